@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from operators import faulty
-from operators.closed_forms import leaf, real_jacobian
+from operators.closed_forms import Counted, leaf, real_jacobian
 
 from opcheck.derivatives import Request
 from opcheck.derivatives.by_torch import CannotAsk
@@ -90,17 +90,8 @@ def test_what_is_wrong_with_the_second_order_spoils_no_first_order(second, dtype
     torch.testing.assert_close(found.analytical("reverse").jacobian, real_jacobian(lambda x: (x * x,), [x]))
 
 
-class Counted:
-    def __init__(self):
-        self.calls = 0
-
-    def __call__(self, x):
-        self.calls += 1
-        return (x.sin(),)
-
-
 def test_evidence_serves_all_claims_but_what_needs_a_graph_makes_its_own():
-    function = Counted()
+    function = Counted(lambda x: (x.sin(),))
     point, costs = Point.of(Request(function, (leaf(3),), DOUBLE)), []
     for claim in ("backward", "backward", "batched_grad"):
         before = function.calls
@@ -121,7 +112,7 @@ def test_the_memory_of_cotangents_belongs_to_backward_alone(dtype, fast_mode):
 
 
 def test_nothing_is_called_where_no_memory_of_cotangents_applies():
-    function = Counted()
+    function = Counted(lambda x: (x.sin(),))
     asked = Request(function, (leaf(3),), DOUBLE)
     point = Point.of(asked)
     assert point.value.shape == (3,)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from operators import faulty
-from operators.closed_forms import leaf, numbers, real_jacobian
+from operators.closed_forms import Counted, leaf, numbers, real_jacobian
 from operators.faulty import not_batchable, not_batchable_forward, wrong_batching_rule
 from operators.right import Square
 
@@ -233,15 +233,6 @@ def test_a_mode_that_nobody_asks_for_is_not_taken():
 
 
 # once
-
-
-class Counted:
-    def __init__(self, function):
-        self.function, self.calls = function, 0
-
-    def __call__(self, *leaves):
-        self.calls += 1
-        return self.function(*leaves)
 
 
 def test_asking_again_costs_no_call_of_the_function():

@@ -21,6 +21,17 @@ def leaf(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tens
     return numbers(*shape, dtype=dtype, seed=seed).requires_grad_()
 
 
+class Counted:
+    """A function of leaves that counts its calls."""
+
+    def __init__(self, function: Callable[..., Tensors]) -> None:
+        self.function, self.calls = function, 0
+
+    def __call__(self, *leaves: Tensor) -> Tensors:
+        self.calls += 1
+        return self.function(*leaves)
+
+
 def flat(tensors: Sequence[Tensor]) -> Tensor:
     """Return real coordinates, in the order that a Jacobian has them in; differentiable."""
     plain = [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in tensors]

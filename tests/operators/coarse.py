@@ -309,6 +309,10 @@ def weighed_twice_if_mixed(x: Tensor, weight: Tensor) -> Tensor:
     return x * weight if weight.dtype == x.dtype else x * weight**2
 
 
+def in_single(x: Tensor) -> Tensor:
+    return x.to(torch.complex64 if x.is_complex() else torch.float32)
+
+
 class SquareInSingle(torch.autograd.Function):
     """x ** 2, computed in single precision, as kernels do that know no other; its derivative in full."""
 
@@ -316,7 +320,7 @@ class SquareInSingle(torch.autograd.Function):
 
     @staticmethod
     def forward(x):
-        single = x.to(torch.complex64 if x.is_complex() else torch.float32)
+        single = in_single(x)
         return (single * single).to(x.dtype)
 
     @staticmethod
@@ -338,19 +342,14 @@ class SquareInSingleWrong(SquareInSingle):
 square_in_single, square_in_single_wrong = SquareInSingle.apply, SquareInSingleWrong.apply
 
 
-class GateInSingle(torch.autograd.Function):
+class GateInSingle(SquareInSingle):
     """x sigmoid(x) ** 2, of which only the sigmoid is computed in single precision; its derivative in full."""
 
     FACTOR = 1.0
 
     @staticmethod
     def forward(x):
-        single = x.to(torch.complex64 if x.is_complex() else torch.float32)
-        return x * torch.sigmoid(single).to(x.dtype) ** 2
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
+        return x * torch.sigmoid(in_single(x)).to(x.dtype) ** 2
 
     @classmethod
     def backward(cls, ctx, v):

@@ -106,7 +106,9 @@ def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surrounding
     """Compare a call in other surroundings, forward and backward, with one in none; if it differs, say in which."""
 
     def together() -> Iterable[Row]:
-        return both("in other surroundings", _result_in(subject, *around.values(), recorded=True), here)
+        return both(
+            "in other surroundings", _result_in(subject, *around.values(), recorded=True, of_results=True), here
+        )
 
     def each() -> Iterator[Row]:
         for name, own in around.items():
@@ -116,20 +118,22 @@ def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surrounding
             "the gradients under create_graph=True", recorded.gradient, here.gradient, RECORDED.format(call=GRADIENTS)
         )
         yield from both(
-            "of inputs that are results of other operations", result(subject, _of_results(subject)), here, OF_RESULTS
+            "of inputs that are results of other operations", _result_in(subject, of_results=True), here, OF_RESULTS
         )
 
     return at_once(subject, together, each)
 
 
-def _result_in(subject: Subject, *surroundings: Surroundings, recorded: bool = False) -> Result:
+def _result_in(
+    subject: Subject, *surroundings: Surroundings, recorded: bool = False, of_results: bool = False
+) -> Result:
     """Return what a call gives whose forward and backward pass both run in some surroundings.
 
-    recorded: whether inputs are results of other operations, and the backward pass is recorded, where second order is
-    claimed. That this raises, others say.
+    recorded: whether the backward pass is, where second order is claimed. That this raises, others say.
+    of_results: whether inputs are results of other operations.
     """
     with all_of(surroundings):
-        call = _of_results(subject) if recorded else Call.of(subject)
+        call = _of_results(subject) if of_results else Call.of(subject)
         if recorded and subject.supports.backward and subject.supports.second_order:
             values, gradient = call.values, tried(lambda: call.gradient(create_graph=True))
             if isinstance(gradient, Tensor):

@@ -285,22 +285,25 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
     memories = [bad.memory] if bad else []
     sample, words = smallest(one, written, lambda other: attempt(context, written, other).look(memories).answer, answer)
     for candidate in (sample, one.sample):  # which have one name, so that they cannot share a cache
-        shown = [
-            *([f"{', '.join(words)}"] if words and candidate is sample else []),
-            f"add this sample: {candidate.toml()}",
-        ]
+        shown = [f"{', '.join(words)}"] if words and candidate is sample else []
         if answer in PLAIN:
             code = asserted(for_vectors(MEMORIES[bad.memory].code)) if bad else ""
-            wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join([*shown, said.note]), code=code)
+            lines = [*shown, f"add this sample: {candidate.toml()}", said.note]
+            wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join(lines), code=code)
             return replace(wrong, at=("backward", candidate))
         verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
         if verdict.is_failure or verdict.blocked:  # by what does not hold there either: that is wrong as well
             root = verdict.blocked or answer
             why = verdict.title.removeprefix(f"{answer}: ").removeprefix("not judged, since ")
-            title = f"derived: {one.what}: {root}: {why.removeprefix(f'{root}: ')}"
-            shown += [f"realized: {verdict.realized}", verdict.detail]
-            return replace(verdict, title=title, detail="\n".join(shown), at=(root, candidate), blocked="")
+            return _at_derived(one, replace(verdict, title=why, blocked=""), root, candidate, shown)
     return None
+
+
+def _at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, words: Sequence[str] = ()) -> Verdict:
+    """Return what a check objects to at a derived sample, or at a smaller one, as a verdict on the written one."""
+    title = f"derived: {one.what}: {check}: {verdict.title.removeprefix(f'{check}: ')}"
+    lines = [*words, f"add this sample: {sample.toml()}", f"realized: {verdict.realized}", verdict.detail]
+    return replace(verdict, title=title, detail="\n".join(lines), at=(check, sample))
 
 
 def _respect(written: Sample, other: Sample) -> frozenset[object]:
@@ -335,9 +338,7 @@ def _besides(subject: Subject, one: Derived) -> Verdict | None:
             continue
         wrong = verdict(name, one.sample)
         if wrong.is_failure and not wrong.refused and verdict(name, subject.sample).passed:
-            lines = [f"add this sample: {one.sample.toml()}", f"realized: {wrong.realized}", wrong.detail]
-            title = f"derived: {one.what}: {name}: {wrong.title.removeprefix(f'{name}: ')}"
-            return replace(wrong, title=title, detail="\n".join(lines), at=(name, one.sample))
+            return _at_derived(one, wrong, name, one.sample)
     return None
 
 
