@@ -15,11 +15,9 @@ from torch import Tensor
 from opcheck.checks.arguments import argument_label, names_of
 from opcheck.checks.verdict import one_line
 from opcheck.checks.wide_tolerances import wider_numbers, wider_values
-from opcheck.derivatives import Coverage, Disagreement, Numbers, Request, TooLarge, by_torch, default_numbers
+from opcheck.derivatives import Coverage, Numbers, Request, TooLarge, default_numbers
 from opcheck.derivatives.disagreement import output_label
-from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import Function
 from opcheck.derivatives.rounding import rounding_unit
 from opcheck.devices.device import CPU, Device
 from opcheck.planning.case import Case
@@ -401,6 +399,7 @@ class Subject:
             masked=self.function.masked,
             forward_ad=self.supports.forward_ad,
             undefined_grad=self.supports.undefined_grad,
+            by_torch=context.by_torch,
             fast_mode=bool(overrides.get("fast_mode", settings.fast_mode)),
             raise_exception=bool(overrides.get("raise_exception", settings.raise_exception)),
             non_contiguous=(False, True) if generated == "both" else (generated,),
@@ -416,16 +415,6 @@ class Subject:
         """The evidence about derivatives at the sample."""
         request = self.request
         return self.memo.once(("point", request.masked, request.coverage), lambda: Point.of(request))
-
-    def objection(self, claim: str, reference: Function | None = None) -> Disagreement | None:
-        """Return why a claim about derivatives does not hold at the sample, or None if it does.
-
-        reference: another function of the leaves, for a second look at what is too large to be compared entry by entry.
-
-        Raises CannotAsk where torch is to tell, and cannot; passes on the exceptions of the operator.
-        """
-        request = self.request if reference is None else replace(self.request, reference=reference)
-        return by_torch.objection(claim, request) if self.context.by_torch else objection(claim, request, self.point)
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -112,8 +112,8 @@ class Primal:
     def rows(self, *batches: Tensor) -> Tensors:
         """Return the chosen outputs at each point of a batch."""
         # The method, not the object: vmap puts a name into its errors, and makes one up where there is none.
-        outputs: Tensors = torch.func.vmap(self.__call__, randomness="same")(*batches)
-        return outputs
+        outputs: Tensors = torch.func.vmap(self.function.__call__, randomness="same")(*batches)  # type: ignore[operator]
+        return tuple(outputs[index] for index in self.chosen)
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,10 @@ def batched(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tenso
 
     Its arguments are batches of tensors like `like`. Passes on its exceptions, and those of vmap.
     """
-    return torch.cat([rows_of(function(*tensors_of(some, like)), len(some)) for some in torch.split(rows, most)])
+    values = []
+    for some in torch.split(rows, most):
+        values.append(rows_of(function(*tensors_of(some, like)), len(some)))
+    return torch.cat(values)
 
 
 def looped(function: Differentiable, leaves: Sequence[Tensor], points: Iterable[Tensor]) -> Tensor:

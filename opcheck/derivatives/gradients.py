@@ -39,7 +39,7 @@ def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
     If all are undefined, the gradients must be zero. If one of several is, or all but one, they must be those for
     zeros in their place.
     """
-    point.ordinary("reverse")
+    point.product("reverse")
     outputs = point.outputs
     if not any(output.requires_grad for output in outputs):
         return None
@@ -64,7 +64,7 @@ def _cotangents(missing: Sequence[int], point: Point, request: Request) -> str:
 
 def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
     """Return why a missing tangent is not treated as a tangent of zeros, or None if it is."""
-    point.ordinary("forward")
+    point.product("forward")
     leaves = [leaf.detach() for leaf in point.leaves]
     direction, sizes = probe(point.size[1]), [real_size(leaf) for leaf in leaves]
     tangents = tensors_of(direction, leaves)
@@ -136,7 +136,7 @@ def memory_of_cotangents(
         special = tuple(map(memory.make, cotangents))
         values = vector(special)  # before somebody writes to it
         gradient = vector(vjp(outputs, point.leaves, special))
-        if memory.keeps and same(gradient, point.ordinary("reverse"), rounding, rounding):
+        if memory.keeps and same(gradient, point.product("reverse"), rounding, rounding):
             continue
         plain = _contradicting(gradient, point, "reverse", values, rounding, rounding)
         if plain is None:

@@ -76,6 +76,8 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
     Every objection is confirmed one by one before it is made. Fast mode, and leaves whose elements cannot be moved,
     are left to torch. Raises CannotAsk if it cannot tell; passes on the exceptions of the function.
     """
+    if request.by_torch:
+        return by_torch.objection(name, request)
     movable = are_movable(request.leaves)
     if request.fast_mode or not movable:
         try:
@@ -176,7 +178,7 @@ def _of_pullback(point: Point, request: Request, mode: Mode) -> Disagreement | N
 
 
 def _agree(one: Point, other: Point) -> bool:
-    got, expected, values = other.ordinary("reverse"), one.ordinary("reverse"), one.value
+    got, expected, values = other.product("reverse"), one.product("reverse"), one.value
     rounding = 1e4 * one.unit
     size = float(one.analytical("reverse").jacobian.abs().sum())
     return same(values, other.value, rounding, rounding) and same(got, expected, rounding, rounding * size)

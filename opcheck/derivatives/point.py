@@ -7,8 +7,9 @@ cannot be batched or the result of the batch is in doubt. The derivative of a fu
 
 from __future__ import annotations
 
+from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from typing import Literal
@@ -45,7 +46,7 @@ class Analytical:
     """The sum of its products with some factors, a vector."""
     ordinary: Tensor
     """The same sum by one ordinary call."""
-    batched: bool
+    batched: bool = False
     """Whether one batch has given all of them."""
 
     @cached_property
@@ -281,50 +282,55 @@ class Point:
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
         """Return the products of the directions by one of the modes. Passes on the exceptions of the derivative."""
         looped = looped or self._one_by_one
-        if (mode, looped) not in self._analytical:
-            self._analytical[mode, looped], self._graph = self._differentiated(mode, looped), None
-        return self._analytical[mode, looped]
-
-    def _differentiated(self, mode: Mode, looped: bool) -> Analytical:
+        known = self._analytical.get((mode, looped))
+        if known is not None:
+            return known
         directions = self.directions
-        along, is_single = directions.of(mode), directions.sums and directions.count(mode) == 1
-        if is_single:  # it is an ordinary call itself
-            row = self.product(mode, along[0])
-            return Analytical(row[None, :] if mode == "reverse" else row[:, None], row, row, batched=False)
-        mix = directions.mix(mode)
-        ordinary = self.ordinary(mode) if self.extent == "full" else self.product(mode, mix @ along)
-
-        def of(rows: Tensor, batched: bool) -> Analytical:
-            return Analytical(rows if mode == "reverse" else rows.T, mix @ rows, ordinary, batched)
-
-        if not looped and all(self.size) and directions.count(mode) > FEW:
-            try:
-                derivative = of(self.vmapped(mode, along), batched=True)
-            except Exception:  # it cannot be batched
-                derivative = None
-            if derivative is not None and derivative.holds(1e4 * self.unit):
-                return derivative
-        return of(self.products(mode, along), batched=False)
+        along, mix = directions.of(mode), directions.mix(mode)
+        if directions.sums and len(along) == 1:  # it is an ordinary call itself
+            ordinary = self.product(mode, along[0])
+            known = Analytical(ordinary.expand(1, -1), ordinary, ordinary)
+        else:
+            ordinary = self.product(mode, None if self.extent == "full" else mix @ along)
+            if not looped and all(self.size) and len(along) > FEW:
+                with suppress(Exception):  # it cannot be batched
+                    rows = self.vmapped(mode, along)
+                    known = Analytical(rows, mix @ rows, ordinary, batched=True)
+            if known is None or not known.holds(1e4 * self.unit):
+                rows = self.products(mode, along)
+                known = Analytical(rows, mix @ rows, ordinary)
+        if mode == "forward":
+            known = replace(known, jacobian=known.jacobian.T)
+        self._analytical[mode, looped], self._graph = known, None
+        return known
 
     @property
     def _one_by_one(self) -> bool:
         """Whether there is no batch, or ordinary calls, one by one, take less time than one."""
         return not self.can_batch or sum(self.size) > LARGE
 
-    def ordinary(self, mode: Mode) -> Tensor:
-        """Return the product with the `probe`: the gradient of shape (N,), or the tangent of shape (M,)."""
-        if mode not in self._ordinary:
-            self._ordinary[mode] = self.product(mode, probe(self.size[0 if mode == "reverse" else 1]))
-        return self._ordinary[mode]
+    def product(self, mode: Mode, direction: Tensor | None = None) -> Tensor:
+        """Return J^T v for a cotangent v of shape (M,), or J u for a tangent u of shape (N,), by an ordinary call.
 
-    def product(self, mode: Mode, direction: Tensor) -> Tensor:
-        """Return J^T v for a cotangent v of shape (M,), or J u for a tangent u of shape (N,), by an ordinary call."""
+        direction: v, or u. Default: the `probe`, whose product is computed once.
+        """
+        if direction is None and mode in self._ordinary:
+            return self._ordinary[mode]
+        along = probe(self.size[0 if mode == "reverse" else 1]) if direction is None else direction
         if mode == "reverse":
             outputs = self.graph()
-            return self.pulled(outputs, tensors_of(direction, outputs))
-        self._graph = None
+            product = self.pulled(outputs, tensors_of(along, outputs))
+        else:
+            self._graph = None
+            product = self.pushed(tensors_of(along, self.leaves))
+        if direction is None:
+            self._ordinary[mode] = product
+        return product
+
+    def pushed(self, tangents: Tensors) -> Tensor:
+        """Return J u of shape (M,), by an ordinary call in forward mode."""
         points = tuple(leaf.detach() for leaf in self.leaves)
-        return vector(pushforward(self.function)(*points, *tensors_of(direction, self.leaves)))
+        return vector(pushforward(self.function)(*points, *tangents))
 
     def pulled(self, outputs: Tensors, cotangents: Tensors) -> Tensor:
         """Return J^T v of shape (N,), by an ordinary backward pass for outputs that have a graph."""

@@ -120,6 +120,8 @@ class Request:
     """Whether the function is claimed to support forward mode. Checks of both modes leave it out where it is not."""
     undefined_grad: bool = True
     """Whether second order includes undefined cotangents."""
+    by_torch: bool = False
+    """Whether torch's own gradcheck and gradgradcheck are to tell: a second opinion."""
     fast_mode: bool = False
     raise_exception: bool = True
     non_contiguous: tuple[bool, ...] = (False, True)

@@ -266,7 +266,7 @@ class OfSparse(Point):
     def vmapped(self, mode: Mode, directions: Tensor) -> Tensor:
         """Return the products of directions from a batch. Passes on the exceptions of forward mode and of batching."""
         if mode == "forward":
-            self.ordinary("forward")  # torch has no sparse dual tensors, and here it says so
+            self.product("forward")  # torch has no sparse dual tensors, and here it says so
         return super().vmapped(mode, directions)
 
 

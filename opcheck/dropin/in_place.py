@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Differentiable, Mode, Pullback, Tensors, pushforward, vjp
+from opcheck.derivatives.autodiff import Differentiable, Mode, Pullback, Tensors, vjp
 from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.cotangents import vectors_like
 from opcheck.derivatives.differences import Differences, differences
@@ -49,13 +49,9 @@ class InPlace(Point):
                 write(memory, values)
             return tuple(output.detach().clone() for output in self.function(*self.leaves))
 
-    def product(self, mode: Mode, direction: Tensor) -> Tensor:
-        """Return J^T v or J u by an ordinary call: with tangents that are no views."""
-        if mode == "reverse":
-            return super().product(mode, direction)
-        points = tuple(leaf.detach() for leaf in self.leaves)
-        own = tuple(t.clone() for t in tensors_of(direction, self.leaves))
-        return vector(pushforward(self.function)(*points, *own))
+    def pushed(self, tangents: Tensors) -> Tensor:
+        """Return J u of shape (M,), by an ordinary call in forward mode, with tangents that are no views."""
+        return super().pushed(tuple(tangent.clone() for tangent in tangents))
 
     def pulled(self, outputs: Tensors, cotangents: Tensors) -> Tensor:
         """Return J^T v of shape (N,), by an ordinary backward pass for each output, added up.

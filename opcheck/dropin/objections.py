@@ -148,7 +148,7 @@ def _together(point: Point, request: Request) -> Disagreement | None:
     if len(point.outputs) < 2 or not all(point.size):
         return None
     # Terms that cancel in one pass and not in the other cost up to half of the digits, as in svd_lowrank.
-    each, rounding = point.ordinary("reverse"), point.unit**0.5
+    each, rounding = point.product("reverse"), point.unit**0.5
     cotangent = probe(point.size[0])
     outputs = point.graph()
     together = vector(vjp(outputs, point.leaves, tensors_of(cotangent, outputs)))

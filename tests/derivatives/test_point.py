@@ -95,8 +95,8 @@ def test_projected_it_is_the_jacobian_times_random_directions(name):
 def test_ordinary_calls_are_products_with_a_random_vector():
     function, leaves = FUNCTIONS["several inputs and outputs"]
     found, jacobian = evidence(function, *leaves), real_jacobian(function, leaves)
-    torch.testing.assert_close(found.ordinary("reverse"), jacobian.T @ probe(found.size[0]))
-    torch.testing.assert_close(found.ordinary("forward"), jacobian @ probe(found.size[1]))
+    torch.testing.assert_close(found.product("reverse"), jacobian.T @ probe(found.size[0]))
+    torch.testing.assert_close(found.product("forward"), jacobian @ probe(found.size[1]))
 
 
 def test_the_rounding_unit_is_that_of_the_coarsest_leaf():
@@ -245,7 +245,7 @@ def test_asking_again_costs_no_call_of_the_function():
                 found.analytical(mode, looped=looped)
         found.numerical(STEP)
         found.numerical(2 * STEP)
-        return found.value, found.size, found.ordinary("reverse"), found.ordinary("forward"), function.calls
+        return found.value, found.size, found.product("reverse"), found.product("forward"), function.calls
 
     first, again = ask(), ask()
     assert first[-1] == again[-1]

@@ -26,6 +26,7 @@ from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
+from opcheck.derivatives.objection import objection
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.watched import Watched
 
@@ -235,8 +236,8 @@ def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, gradi
     allowed = (numbers.atol + numbers.rtol * abs(along)) * max(1.0, slopes.numel() ** 0.5)
     if abs(float(gradient @ direction) - along) <= allowed:
         return HOLDS
-    wrong = other.objection("backward")
-    if wrong is None or wrong.kind != "wrong" or subject.objection("backward") is not None:
+    wrong = objection("backward", other.request, other.point)
+    if wrong is None or wrong.kind != "wrong" or objection("backward", subject.request, subject.point) is not None:
         return HOLDS  # a gradient that is wrong here as well is no matter of the point
     verdict = fails("context: the gradient is wrong at another point of the same sample", wrong.text)
     return replace(verdict, at=("backward", subject.sample), elsewhere=True)

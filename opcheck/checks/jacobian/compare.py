@@ -18,7 +18,7 @@ from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, remedy, untested
 from opcheck.derivatives import Disagreement
 from opcheck.derivatives.disagreement import Mismatch
-from opcheck.derivatives.objection import derivative_named, extent_compared, lets_wrong_sign_pass
+from opcheck.derivatives.objection import derivative_named, extent_compared, lets_wrong_sign_pass, objection
 from opcheck.derivatives.request import Function
 from opcheck.derivatives.tolerances import too_coarse_output
 from opcheck.samples.resolve import Unresolved
@@ -54,13 +54,16 @@ def compared(subject: Subject) -> Verdict:
         return untested("no output requires grad: there is no backward pass")
     if subject.context.wide and lets_wrong_sign_pass(check, subject.request, subject.point):
         return _blind(subject)
-    contradiction = subject.objection(check, _reference(subject) if check == "backward" else None)
+    request = subject.request
+    if check == "backward":
+        request = replace(request, reference=_reference(subject))
+    contradiction = objection(check, request, subject.point)
     if contradiction is None and not outputs.differentiable:
         return untested("the outputs that have a derivative are empty")
     if contradiction is not None and check == "rev_over_rev" and contradiction.kind not in INCONCLUSIVE:
         differentiate_twice(subject)  # the exception of one that refuses says more than zeros do
     verdict = HOLDS if contradiction is None else _contradicted(subject, contradiction)
-    extent = None if subject.context.by_torch else extent_compared(check, subject.point)
+    extent = None if request.by_torch else extent_compared(check, subject.point)
     if extent not in ("structured", "projected"):
         return verdict
     return replace(verdict, fields={**verdict.fields, "jacobian": extent})

@@ -10,6 +10,7 @@ from dataclasses import replace
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
+from opcheck.derivatives.objection import objection
 
 
 def judge(subject: Subject) -> Verdict:
@@ -22,10 +23,10 @@ def judge(subject: Subject) -> Verdict:
     semantics = {"masked": True} if subject.function.masked else {"masked": True, "non-masked": False}
     for name, masked in semantics.items():
         own = replace(subject, function=replace(subject.function, masked=masked))
-        objection = own.objection("masked")
-        if objection is not None:
+        contradiction = objection("masked", own.request, own.point)
+        if contradiction is not None:
             title = f"masked: the derivative is wrong under {name} semantics"
-            return fails(title, objection.text + ("" if masked else hint))
+            return fails(title, contradiction.text + ("" if masked else hint))
     return HOLDS
 
 
