@@ -196,7 +196,8 @@ def blame(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:
         basic = answer(subject.context.under(name).subject(subject.sample), implementation(root).judge)
         if basic.is_failure:
             detail = "\n".join(filter(None, (verdict.title, basic.detail)))  # its remedy, not one for what follows
-            return replace(blocked(name, f"{case.check}: not judged, since {basic.title}", detail), cause=verdict.cause)
+            title = f"{case.check}: not judged, since {basic.title}"
+            return replace(blocked(name, title, detail), root=basic, cause=verdict.cause)
     return verdict
 
 

@@ -44,6 +44,8 @@ class Verdict:
     """Nothing can be told here: the function has no derivative at the sample, or too coarse values."""
     blocked: str = ""
     """The name of the check whose failure keeps this claim from being judged; empty if there is none."""
+    root: Verdict | None = field(default=None, repr=False)
+    """What that check says at the sample, if it was asked."""
     untested: bool = False
     """Nothing was compared: the verdict is no evidence for the claim. The title says why."""
     applies: bool = True

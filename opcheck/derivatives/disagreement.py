@@ -98,6 +98,8 @@ class Disagreement:
     """Whether the Jacobians agree, at a kink: by chance, so that this is no verdict."""
     memory: str = ""
     """How a cotangent lies in memory for which the gradient is another one: see `MEMORIES` in strides.py."""
+    cause: Exception | None = None
+    """The exception that the function raises where it should not."""
 
     def shown(self) -> str:
         """Return the Jacobians around the worst entry, further entries and what the mistake looks like, as lines."""

@@ -28,6 +28,8 @@ from opcheck.text import class_of, message_of
 REPEATS = 7
 """How often backward is repeated to see whether it is random. What differs once in ten times shows in most samples."""
 
+KEPT = "with retain_graph=True a graph is used again: backward must leave what forward has saved as it is"
+
 COTANGENTS = ("noncontiguous", "number", "expanded", "expanded_last")
 """How cotangents lie in memory at written samples, beside plain ones: with gaps, and as the backward pass of sum() over
 all dims, over the first or over the last one makes them."""
@@ -179,10 +181,22 @@ def undefined_vectors(point: Point, request: Request) -> Disagreement | None:
 
 
 def nondeterminism(point: Point, request: Request, repeats: int = REPEATS) -> Disagreement | None:
-    """Return by how much backward passes on one graph differ from the first, or None if they do not."""
+    """Return by how much backward passes on one graph differ from the first, or None if they do not.
+
+    Passes on the exceptions of the first one; those of the others are a disagreement.
+    """
     outputs, cotangent = point.graph(), probe(point.size[0])
-    first, *others = (point.pulled(outputs, tensors_of(cotangent, outputs)) for _ in range(1 + repeats))
-    for off in (deviation(first, again) for again in others):
+
+    def pulled() -> Tensor:
+        return point.pulled(outputs, tensors_of(cotangent, outputs))
+
+    first = pulled()
+    for _ in range(repeats):
+        again = tried(pulled)
+        if isinstance(again, Exception):
+            said = f"{class_of(again)}: {message_of(again)}"
+            return Disagreement(f"another backward pass on the same graph raised {said}\n{KEPT}", cause=again)
+        off = deviation(first, again)
         if not off <= request.numbers.nondeterminism:
             return Disagreement(f"Backward is not reentrant: two backward passes differ by up to {off:.4g}")
     return None

@@ -198,6 +198,23 @@ def test_each_fault_is_found_by_its_check_alone(check, dtype):
         assert objection(other, asked) is None
 
 
+@BOTH
+def test_a_backward_pass_that_uses_up_what_forward_saved_is_found_by_the_second(dtype):
+    class UsedUp(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.factors = [2.0]
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, v):
+            return ctx.factors.pop() * v
+
+    found = objection("nondeterminism", request(lambda x: (UsedUp.apply(x),), leaf(3, dtype=dtype)))
+    assert found.text.startswith("another backward pass on the same graph raised IndexError: pop from empty list")
+    assert isinstance(found.cause, IndexError)
+
+
 def test_an_undefined_cotangent_beside_a_defined_one_must_be_a_zero():
     class Both(torch.autograd.Function):
         @staticmethod

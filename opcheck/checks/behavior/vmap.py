@@ -100,12 +100,13 @@ def _along(subject: Subject, batch: Batch, dim: int) -> Verdict:
     function = torch.func.vmap(subject.function.__call__, in_dims=in_dims, randomness="same")
     code = IN_A_BATCH.format(chosen=list(chosen), rows=count, dim=dim, in_dims=in_dims, sign=batch.sign)
     got = tried(lambda: function(*batched))
+    how = "in a batch of one" if count == 1 else f"batched over inputs {list(chosen)}"
+    how += " along the last dimension" if dim else ""
     if isinstance(got, Exception):
-        return replace(raised(subject, got), code=asserted(code))
+        wrong = raised(subject, got)
+        return replace(wrong, detail=f"{how}\n{wrong.detail}", code=asserted(code))
     expected = [torch.stack(outputs) for outputs in zip(*batch.looped, strict=True)]
-    whose = "the loop, in a batch of one" if count == 1 else f"the loop, batched over inputs {list(chosen)}"
-    whose += " along the last dimension" if dim else ""
-    return agree(subject, got, expected, whose, names=subject.output_info.names, code=code)
+    return agree(subject, got, expected, f"the loop, {how}", names=subject.output_info.names, code=code)
 
 
 def _along_the_last(subject: Subject, batch: Batch) -> Verdict:

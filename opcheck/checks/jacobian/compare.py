@@ -110,7 +110,8 @@ def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
     if contradiction.kind == "refused":
         return refused(kind, title)
     if contradiction.mismatch is None:
-        return fails(title, rest, code=_code(kind.name, contradiction.memory), **_jacobians(contradiction))
+        wrong = fails(title, rest, code=_code(kind.name, contradiction.memory), **_jacobians(contradiction))
+        return replace(wrong, cause=contradiction.cause)
     numbers = subject.request.numbers
     least = "what differences cannot tell" if contradiction.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"

@@ -293,9 +293,9 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
             return replace(wrong, at=("backward", candidate))
         verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
         if verdict.is_failure or verdict.blocked:  # by what does not hold there either: that is wrong as well
-            root = verdict.blocked or answer
-            why = verdict.title.removeprefix(f"{answer}: ").removeprefix("not judged, since ")
-            return _at_derived(one, replace(verdict, title=why, blocked=""), root, candidate, shown)
+            root = verdict.root or verdict
+            own = replace(verdict, title=root.title, blocked="", root=None)
+            return _at_derived(one, own, verdict.blocked or answer, candidate, shown)
     return None
 
 
