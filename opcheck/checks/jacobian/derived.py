@@ -27,11 +27,12 @@ from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import Truth, by_reference, on_cpu
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach
 from opcheck.derivatives import NO_REFUSAL, Disagreement, Request, TooLarge, tried
-from opcheck.derivatives.autodiff import Mode, Primal, vjp
+from opcheck.derivatives.autodiff import Primal, vjp
 from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import same
 from opcheck.derivatives.differences import looped
 from opcheck.derivatives.gradients import memory_of_cotangents
+from opcheck.derivatives.objection import derivative_named
 from opcheck.derivatives.point import Point
 from opcheck.planning.expectations import expectations_of, matching
 from opcheck.planning.kinds import check_kinds
@@ -48,25 +49,27 @@ from opcheck.strides import MEMORIES
 
 Answer = Literal[
     "hold", "refused", "untried", "too large", "slow", "untold", "refused in backward",
-    "cotangent", "nothing", "backward", "forward_ad",
+    "cotangent", "nothing", "backward", "forward_ad", "rev_over_rev",
 ]  # fmt: skip
-"""What a look says. The last two are checks whose claims do not hold; in the middle are those that tell nothing."""
+"""What a look says. The last three are checks whose claims do not hold; in the middle are those that tell nothing."""
 PLAIN: dict[Answer, str] = {
     "cotangent": "the gradient depends on the memory of the cotangent",
     "nothing": "the gradient of outputs without elements is not zero",
 }
 """What is wrong as it stands, without a comparison with differences."""
-WRONG: tuple[Answer, ...] = (*PLAIN, "backward", "forward_ad")
+FIRST: tuple[Answer, ...] = ("backward", "forward_ad")
+SECOND: tuple[Answer, ...] = ("rev_over_rev",)
+"""The claims that are looked at: of first order everywhere, of second order where the others of BESIDES are judged."""
+WRONG = (*PLAIN, *FIRST, *SECOND)
 HUGE = 1e6
 """The largest output at which differences are told apart from rounding: infinity and NaN are not."""
 SLOW = 0.25
 """The most seconds of a call for a look to go on."""
 BLOCK = 16
 """The size that most kernels have a block of at least."""
-BESIDES = ("purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "vmap", "rev_over_rev")
+BESIDES = ("purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "vmap")
 """What is judged in thorough at the first derived sample that differs in a keyword, or has a dim beyond a block."""
-MODES: dict[Answer, Mode] = {"backward": "reverse", "forward_ad": "forward"}
-COTANGENTS = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
+COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
 """How cotangents lie in memory, beside plain ones, at derived samples."""
 
 
@@ -83,20 +86,16 @@ class Look:
 
 def judge(subject: Subject) -> Verdict:
     """Look at each derived sample. The first one that fails is made smaller, and judged."""
-    counts, notes, respects = Counter[str](), list[str](), {frozenset[object]()}
-    for one, said in _looks(subject):
+    counts, notes = Counter[str](), list[str]()
+    for one, said, is_first in _looks(subject):
         answer = said.answer
         if answer in WRONG:
             verdict = _judged(subject.context, subject.sample, one, said)
             if verdict is not None:
                 return verdict
             answer = "untold"
-        elif subject.context.is_thorough and answer == "hold":
-            respect = _respect(subject.sample, one.sample)
-            verdict = _besides(subject, one) if respect not in respects else None
-            if verdict is not None:
-                return verdict
-            respects.add(respect)
+        elif is_first and (verdict := _besides(subject, one)) is not None:
+            return verdict
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []
     if not counts["hold"]:
@@ -105,17 +104,23 @@ def judge(subject: Subject) -> Verdict:
     return replace(HOLDS, fields={"derived": dict(counts), **({"notes": notes} if notes else {})})
 
 
-def _looks(subject: Subject) -> Iterator[tuple[Derived, Look]]:
-    """Yield each derived sample, with what a look says.
+def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
+    """Yield each derived sample, with what a look says, and whether what else is claimed is to be judged there.
 
     The first sample at which memory makes a difference is looked at with cotangents that lie there in all ways.
     """
-    memories: Sequence[str] = COTANGENTS
-    for one, attempt in attempts(subject.context, subject.sample, subject.context.is_thorough):
+    thorough, memories, respects = subject.context.is_thorough, COTANGENTS, {frozenset[object]()}
+    for one, attempt in attempts(subject.context, subject.sample, thorough):
         own = memories if memories and _has_strides(one.sample) else ()
         said = attempt.look(own)
         memories = () if own and said.answer == "hold" else memories
-        yield one, said
+        respect = _respect(subject.sample, one.sample) if thorough and said.answer == "hold" else frozenset()
+        is_first = respect not in respects
+        if is_first and all(_is_claimed(subject, name) for name in SECOND):
+            further = attempt.look(claims=SECOND)
+            said = further if further.answer in SECOND else said
+        yield one, said, is_first and said.answer == "hold"
+        respects.add(respect)
 
 
 def attempts(
@@ -159,10 +164,11 @@ class Attempt:
     """None if the operator refuses the sample."""
     outputs: tuple[Tensor, ...] = ()
 
-    def look(self, memories: Sequence[str] = ()) -> Look:
+    def look(self, memories: Sequence[str] = (), claims: Sequence[Answer] = FIRST) -> Look:
         """Return what one direction on each side says about the derivatives.
 
         memories: how cotangents lie in memory, beside plain ones.
+        claims: the names of the checks of these derivatives, as far as the spec claims them.
         """
         if self.answer is not None:
             return Look(self.answer)
@@ -174,7 +180,7 @@ class Attempt:
                 return _empty(leaves, outputs)
             tested = tuple(outputs[index] for index in chosen)
             point = Point(Primal(self.subject.function, chosen), leaves, outputs=tested)
-            return _compared(self.subject, point, memories)
+            return _compared(self.subject, point, memories, claims)
         except NO_REFUSAL:
             raise
         except Exception as error:
@@ -257,13 +263,16 @@ def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
     return Look("hold" if smooth else "untold")
 
 
-def _compared(subject: Subject, point: Point, memories: Sequence[str]) -> Look:
+def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: Sequence[Answer]) -> Look:
     context = subject.context
     numbers = context.numbers_in(context.coarsest(point.outputs))
     if numbers is None:
         return Look("untold")  # too coarse for differences
-    for check, mode in MODES.items() if context.case.claims.supports.forward_ad else [*MODES.items()][:1]:
-        along = point.along_one
+    for check in claims:
+        if check == "forward_ad" and not subject.supports.forward_ad:
+            continue
+        steps, mode = derivative_named(check) or ((), "reverse")
+        along = point.derived(*steps).along_one
         comparison = Comparison.of(along, mode, numbers, looped=True)
         if not comparison.holds_closely:
             # Differences of a random function never settle. Of one that reads what is between elements in memory they
@@ -283,7 +292,12 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
     """Return what the check says at the smallest sample that is wrong; None if it does not object after all."""
     answer, bad = said.answer, said.disagreement
     memories = [bad.memory] if bad else []
-    sample, words = smallest(one, written, lambda other: attempt(context, written, other).look(memories).answer, answer)
+    claims = SECOND if answer in SECOND else FIRST
+
+    def look(sample: Sample) -> Answer:
+        return attempt(context, written, sample).look(memories, claims).answer
+
+    sample, words = smallest(one, written, look, answer)
     for candidate in (sample, one.sample):  # which have one name, so that they cannot share a cache
         shown = [f"{', '.join(words)}"] if words and candidate is sample else []
         if answer in PLAIN:
@@ -322,8 +336,7 @@ def _respect(written: Sample, other: Sample) -> frozenset[object]:
 
 def _besides(subject: Subject, one: Derived) -> Verdict | None:
     """Return what else does not hold at a derived sample, but holds at the written one; None if all does."""
-    context, case, cache = subject.context, subject.case, Cache()
-    known = expectations_of(case.operator, case.device)
+    context, cache = subject.context, Cache()
 
     def verdict(name: str, sample: Sample) -> Verdict:
         check: PerSample = implementation(check_kinds()[name])
@@ -331,15 +344,21 @@ def _besides(subject: Subject, one: Derived) -> Verdict | None:
         return check.verdict(own, sample)  # without what is dear
 
     for name in BESIDES:
-        kind = check_kinds()[name]
-        if not (kind.runs_on(case.device) and kind.claimed(case.operator, subject.supports)):
-            continue
-        if matching(known, name, case.variant.kind, case.device.name, case.dtype):  # what is known may fail here, too
+        if not _is_claimed(subject, name):
             continue
         wrong = verdict(name, one.sample)
         if wrong.is_failure and not wrong.refused and verdict(name, subject.sample).passed:
             return _at_derived(one, wrong, name, one.sample)
     return None
+
+
+def _is_claimed(subject: Subject, name: str) -> bool:
+    """Tell whether the claim of a check is made, and not known to fail in such cases."""
+    case, kind = subject.case, check_kinds()[name]
+    if not (kind.runs_on(case.device) and kind.claimed(case.operator, subject.supports)):
+        return False
+    known = expectations_of(case.operator, case.device)
+    return not matching(known, name, case.variant.kind, case.device.name, case.dtype)
 
 
 def _constructor(context: Context) -> tuple[Construction | None, Keywords | None]:
