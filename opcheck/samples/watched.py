@@ -1,4 +1,4 @@
-"""Remembers what a tensor is like: values, shape, layout, strides, `requires_grad`; says what has changed since."""
+"""Remembers what a tensor is like: values, shape, layout, strides, `requires_grad`, `.grad`; says what has changed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ class Watched:
     before: Tensor
     requires_grad: bool
     stride: tuple[int, ...]
+    grad: Tensor | None
 
     @classmethod
     def of(cls, name: str, tensor: Tensor) -> Watched:
         """Remember a tensor."""
         stride = tensor.stride() if tensor.layout is torch.strided else ()
-        return cls(name, tensor, tensor.detach().clone(), tensor.requires_grad, stride)
+        grad = tensor.grad.clone() if tensor.is_leaf and tensor.grad is not None else None
+        return cls(name, tensor, tensor.detach().clone(), tensor.requires_grad, stride, grad)
 
     @classmethod
     def all(cls, kind: str, tensors: Iterable[Tensor]) -> list[Watched]:
@@ -46,7 +48,10 @@ class Watched:
             return f"{self.name} has another layout"
         if not _equal(now.detach(), self.before):
             return f"{self.name} has other values"
-        return f"{self.name} has a gradient in .grad" if now.is_leaf and now.grad is not None else ""
+        grad = now.grad if now.is_leaf else None
+        if self.grad is None:
+            return f"{self.name} has a gradient in .grad" if grad is not None else ""
+        return "" if grad is not None and _equal(grad, self.grad) else f"{self.name} has another gradient in .grad"
 
 
 def _equal(now: Tensor, before: Tensor) -> bool:

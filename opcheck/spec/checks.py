@@ -201,7 +201,7 @@ BUILTIN = (
     ),
     of_function(
         "linearity",
-        "derivatives are linear in cotangents and tangents, large, small, negative, lazy, wherever they lie in memory",
+        "derivatives are linear in cotangents and tangents: large, small, negative, nan, lazy, anywhere in memory",
         "opcheck.checks.behavior.linearity:check",
         needs=("backward",),
         feature="derivatives that are linear in cotangents and tangents",

@@ -304,6 +304,42 @@ class ClipsTangents(Square):
         return 2 * x * t / (t.abs() / 10).clamp(min=1)
 
 
+class HidesNan(Square):
+    """As a kernel that is to survive an overflow of the loss: nobody else gets to know of it."""
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return torch.where(v == v, v, 0) * slope(x)
+
+
+class HidesNanTangents(Square):
+    @staticmethod
+    def jvp(ctx, t):
+        (x,) = ctx.saved_tensors
+        return 2 * x * torch.where(t == t, t, 0)
+
+
+class StopsNanWhereNothingMoves(Square):
+    """The twin: half of the elements have no derivative, and a sum over the others has nan."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.save_for_forward(x)
+        return torch.where(x.abs() > 1, x * x, 0)
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return torch.where(x.abs() > 1, v * slope(x), 0)
+
+    @staticmethod
+    def jvp(ctx, t):
+        (x,) = ctx.saved_tensors
+        return torch.where(x.abs() > 1, 2 * x * t, 0)
+
+
 # saved
 
 
@@ -465,7 +501,10 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "KeepsOnTheClass", "ReusesABuffer", "CachesByShape", "caches_by_object",
     ),
     "needs_input_grad": ("HalvesWhereAlone", "ForgetsTheSecondAlone", "other_values_without_leaves"),
-    "linearity": ("Clips", "ClipsLate", "DropsSmall", "RefusesLarge", "IgnoresTheBits", "ClipsTangents"),
+    "linearity": (
+        "Clips", "ClipsLate", "DropsSmall", "RefusesLarge", "IgnoresTheBits", "ClipsTangents", "HidesNan",
+        "HidesNanTangents",
+    ),
     "saved": ("KeepsOnContext", "SavesItsData", "KeepsItsOutput"),
     "detached": ("detaches_the_second", "MarksTheSecond"),
     "aliasing": ("KeyedByTensor", "SharesMemory"),
@@ -480,4 +519,4 @@ SEEN_BY_TORCH = (
 )  # fmt: skip
 """The faults that torch's gradcheck and gradgradcheck find, together; they pass all others."""
 
-TWINS = ("square", "product", "rounds_the_second", "flattened")
+TWINS = ("square", "product", "rounds_the_second", "flattened", "StopsNanWhereNothingMoves")

@@ -326,6 +326,22 @@ def writes_grad(x):
     return WritesGrad.apply(x)
 
 
+def _adds_to_grad(ctx, v):
+    (x,) = ctx.saved_tensors
+    gradient = 2 * x.conj() * v
+    if x.is_leaf and x.grad is not None:
+        x.grad.add_(gradient.detach())
+    return gradient
+
+
+AddsToGrad = square("AddsToGrad", backward=_adds_to_grad)
+
+
+def adds_to_grad(x):
+    """As a kernel that accumulates by itself, where the optimizer has not set gradients to None."""
+    return AddsToGrad.apply(x)
+
+
 def _on_ctx(ctx, x):
     ctx.factor = 2 * x.detach().conj()
     return x * x

@@ -1,6 +1,6 @@
 """Gradients are linear in cotangents, tangents of outputs in those of inputs, whatever their size and memory.
 
-Their memory is permuted, behind others, lazily conjugated or negated.
+Their memory is permuted, behind others, lazily conjugated or negated. NaN goes through, as in any sum.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, is_strided, push, tangents_of
-from opcheck.checks.plain_torch import for_vectors
+from opcheck.checks.plain_torch import CALL, TANGENTS, asserted, for_vectors
 from opcheck.checks.relations import NO_GRAPH, Row, at_once, relation
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import Blocked, Verdict, one_line
+from opcheck.checks.verdict import Blocked, Verdict, fails, one_line
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import rounding_unit
@@ -31,6 +31,19 @@ LARGEST = 1e9
 
 CONJUGATED = "v.conj().resolve_conj().conj()"
 NEGATED = "torch.complex(torch.zeros_like(v.real), -v.real).conj().imag"
+OF_NAN = {
+    "gradients": f"""\
+{CALL}plain = pulled(outputs, inputs, cotangents)
+actual = pulled(outputs, inputs, [v * torch.nan for v in cotangents])""",
+    "tangents": f"""\
+{TANGENTS}
+plain = pushed(function, inputs, vectors)
+actual = pushed(function, inputs, [v * torch.nan for v in vectors])""",
+}
+WHERE_OTHERS_ARE = """\
+actual = [y[p != 0] for y, p in zip(actual, plain)]
+expected = [torch.full_like(y, torch.nan) for y in actual]"""
+HARM = "what has gone wrong is hidden: loss scaling skips a step where a gradient is inf or nan, and cannot see it"
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
@@ -49,7 +62,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
 
 def _linear(
     subject: Subject, results: str, what: str, vectors: Tensors, derivative: Callable[[Tensors], Tensor], plain: Tensor
-) -> Iterator[Row]:
+) -> Iterator[Row | Verdict]:
     may_be_negated = _may_be_negated(subject)
     coarsest = max((subject.output_info.dtype, *(v.dtype for v in vectors)), key=rounding_unit)
     exponent = LARGE if torch.finfo(coarsest).max > LARGEST else LARGE_IN_HALF
@@ -78,7 +91,11 @@ def _linear(
         yield row(f"{what} in permuted memory (transposed, channels last)", permuting, MEMORIES["transposed"].code)
         yield row(f"{what} that lie behind others in memory", of(1.0, memory=behind_others), MEMORIES["offset"].code)
 
-    return at_once(subject, together, each)
+    yield from at_once(subject, together, each)
+    unknown = tried(lambda: derivative(tuple(v * torch.nan for v in vectors)))
+    if isinstance(unknown, Tensor) and bool(((plain != 0) & unknown.isfinite()).any()):  # others may refuse NaN
+        title = f"linearity: {results} for {what} that are nan are finite, though not zero for others"
+        yield fails(title, HARM, code=asserted(f"{OF_NAN[results]}\n{WHERE_OTHERS_ARE}", ", equal_nan=True"))
 
 
 def _may_be_negated(subject: Subject) -> bool:

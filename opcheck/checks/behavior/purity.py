@@ -53,6 +53,8 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     subject.function.called(args, kwargs)
     yield _unchanged("forward", watched, names)
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
+    for leaf in leaves if is_strided(subject) else ():
+        leaf.grad = torch.zeros_like(leaf)  # as where gradients are accumulated: an operator must not add to it
     watched = [Watched.of(*named) for named in (*tensors_among(args, kwargs), *held)]
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     yield _unchanged("forward", watched, names)
