@@ -18,17 +18,22 @@ DEPTH = 3
 """How many calls a keyword is followed through, as from a function to `forward` of an autograd.Function."""
 OTHER = "another"
 """A word that code compares nothing with: it leads to `else`, where the operator does not refuse it."""
+SEVERAL = (0, 1)
+"""Dims for a keyword that may be one dim or several."""
+SEQUENCES = ("tuple", "list", "Sequence", "Iterable")
+Value = str | float | tuple[int, int]
 EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
 def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     """Return values that lead to other code, by keyword.
 
-    They are those that an annotation lists (`Literal`), numbers where the default is None (`Optional[float]`), and the
-    words and numbers that code compares a keyword with, as in `if reduction == "mean"`, or looks up, as in
-    `TABLE[approximate]`: the operator's own code, that of functions which it passes the keyword on to, and of an
-    autograd.Function all stages. Those of a class are of its constructor; its code may compare an attribute of the same
-    name. Code that cannot be read has none.
+    They are those that an annotation lists (`Literal`), numbers where the default is None (`Optional[float]`), two dims
+    where an annotation or code takes several (`int | tuple[int, ...]`, `isinstance(dim, tuple)`), and the words and
+    numbers that code compares a keyword with, as in `if reduction == "mean"`, or looks up, as in `TABLE[approximate]`:
+    the operator's own code, that of functions which it passes the keyword on to, and of an autograd.Function all
+    stages. Those of a class are of its constructor; its code may compare an attribute of the same name. Code that
+    cannot be read has none.
     """
     try:
         function = _in_python(operator)
@@ -40,8 +45,9 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     optional = {one.name: one.name for one in keywords if one.default is not one.empty}
     choices = {name: dict.fromkeys(values) for name, values in listed.items()}
     for one in keywords:
-        if one.default is None:
-            choices.setdefault(one.name, {}).update(dict.fromkeys(_instead_of_none(one.name, one.annotation)))
+        values: list[Any] = _instead_of_none(one.name, one.annotation) if one.default is None else []
+        values += [SEVERAL] if is_dim(one.name) and _takes_several(one.annotation) else []
+        choices.setdefault(one.name, {}).update(dict.fromkeys(values))
     for name, value in _in_all_stages(operator, optional, DEPTH) if optional else ():
         others = [OTHER] if isinstance(value, str) and name not in listed else []
         choices.setdefault(name, {}).update(dict.fromkeys([value, *others]))
@@ -56,9 +62,15 @@ def _instead_of_none(name: str, annotation: Any) -> list[float]:
     return [0.5, 2.0] if float in kinds else []
 
 
+def _takes_several(annotation: Any) -> bool:
+    """Tell whether an annotation admits a sequence, alone or among others."""
+    kinds = (annotation, *get_args(annotation))
+    return any(getattr(get_origin(kind) or kind, "__name__", "") in SEQUENCES for kind in kinds)
+
+
 def _in_all_stages(
     operator: Callable[..., Any], keywords: Mapping[str, str], depth: int
-) -> Iterator[tuple[str, str | float]]:
+) -> Iterator[tuple[str, Value]]:
     """Yield the same as `_compared`: of an autograd.Function, also of what its stages do with `ctx.reduction`."""
     yield from _compared(_in_python(operator), keywords, depth)
     owner = getattr(operator, "__self__", None)
@@ -87,9 +99,7 @@ def _renamed(function: Callable[..., Any], keywords: Mapping[str, str], inputs: 
     return names
 
 
-def _compared(
-    function: Callable[..., Any], keywords: Mapping[str, str], depth: int
-) -> Iterator[tuple[str, str | float]]:
+def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: int) -> Iterator[tuple[str, Value]]:
     """Yield the keywords that code compares with a word or a number, each with that.
 
     keywords: those of the operator, by the parameter of the function that has their value.
@@ -105,8 +115,9 @@ def _compared(
         elif isinstance(node, ast.Subscript) and _value_of(node.slice) in keywords:
             table = _global(function, node.value)
             yield from ((keywords[_value_of(node.slice)], key) for key in table if isinstance(key, (str, int, float)))
-        elif isinstance(node, ast.Call) and depth:
-            yield from _passed_on(function, node, keywords, depth - 1)
+        elif isinstance(node, ast.Call):
+            yield from _kinds(node, keywords)
+            yield from _passed_on(function, node, keywords, depth - 1) if depth else ()
 
 
 @lru_cache(maxsize=256)
@@ -120,10 +131,20 @@ def _nodes(code: Any) -> tuple[ast.AST, ...]:
 
 def _with_constants(
     compared: ast.expr, others: list[ast.expr], keywords: Mapping[str, str]
-) -> Iterator[tuple[str, str | float]]:
+) -> Iterator[tuple[str, Value]]:
     name = _value_of(compared)
     if name in keywords:
         yield from ((keywords[name], value) for other in others for value in _constants(other))
+
+
+def _kinds(call: ast.Call, keywords: Mapping[str, str]) -> Iterator[tuple[str, Value]]:
+    """Yield two dims for a keyword that is a dim, or a sequence, by `isinstance`."""
+    if _value_of(call.func) != "isinstance" or len(call.args) != 2:
+        return
+    name = _value_of(call.args[0])
+    kinds = {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(call.args[1])}
+    if is_dim(keywords.get(name, "")) and kinds & {"int", *SEQUENCES}:
+        yield keywords[name], SEVERAL
 
 
 def _value_of(node: ast.expr) -> str:
@@ -146,7 +167,7 @@ def _constants(node: ast.expr) -> Iterator[str | float]:
 
 def _passed_on(
     function: Callable[..., Any], call: ast.Call, keywords: Mapping[str, str], depth: int
-) -> Iterator[tuple[str, str | float]]:
+) -> Iterator[tuple[str, Value]]:
     """Yield what the code of a function that is called compares keywords with that it is passed."""
     passed = {_value_of(part) for part in (*call.args, *(one.value for one in call.keywords))}
     if not passed & keywords.keys() or any(isinstance(part, ast.Starred) for part in call.args):

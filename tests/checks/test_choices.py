@@ -57,6 +57,10 @@ def optional(x, scale: float | None = None, dim: Optional[int] = None, top: int 
     return x
 
 
+def along(x, dim: int | tuple[int, ...] = -1, axes=None, size: tuple[int, ...] = (), axis=0):
+    return x if isinstance(axis, (tuple, list)) or isinstance(size, tuple) else 2 * x
+
+
 class Worded(torch.nn.Module):
     def forward(self, x, how="first"):
         return x[-1] if how == "last" else x[0]
@@ -77,6 +81,7 @@ class Worded(torch.nn.Module):
         (Kept.apply, {"p": [1.5], "how": ["tanh", "erf", OTHER]}),
         (KeptApart.apply, {"p": [1.5]}),
         (optional, {"scale": [0.5, 2.0], "dim": [0], "top": [2], "axis": [0]}),
+        (along, {"dim": [(0, 1)], "axes": [0], "axis": [(0, 1)]}),
         (ModuleCall(Worded()), {"how": ["last", OTHER]}),
         (torch.sin, {}),
         (eval("lambda x, how='a': x if how == 'b' else 2 * x"), {}),

@@ -179,6 +179,19 @@ def test_keywords_have_the_values_that_others_pass(sample_of):
     }
 
 
+def test_what_is_optional_is_left_out(sample_of):
+    sample = sample_of(
+        "{ args = [{ shape = [2] }, { shape = [3] }, 1], kwargs = { scale = 2, p = 1 }, vary = ['keyword'] }"
+    )
+    call = Keywords({"bias": None, "scale": None}, positional=("x", "bias", "n", "more"))
+    found = {one.what: one.sample.toml() for one in derived(sample, call)}
+    tensors = "args = [{ shape = [2] }, { shape = [3] }, 1]"
+    assert {what: toml for what, toml in found.items() if "none" in what and "," not in what} == {
+        "scale = { none = true }": f"{{ {tensors}, kwargs = {{ scale = {{ none = true }}, p = 1 }} }}",
+        "bias = { none = true }": "{ args = [{ shape = [2] }, { none = true }, 1], kwargs = { scale = 2, p = 1 } }",
+    }
+
+
 def test_of_a_module_the_keywords_of_its_constructor_vary_too(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }], vary = ['keyword'] }")
     written = Construction(args=[3], kwargs={"how": "sum"}, train=False)

@@ -326,6 +326,8 @@ def _respect(written: Sample, other: Sample) -> frozenset[object]:
     Nothing if it differs in another respect, too.
     """
     changed = {key for key, value in other.kwargs.items() if written.kwargs.get(key, UNSET) != value}
+    if len(other.tensors) != len(written.tensors):  # some are left out
+        return frozenset({*changed, len(other.tensors)})
     pairs = [*zip(written.tensors, other.tensors, strict=True)]
     if any(updated(one, shape=None) != updated(another, shape=None) for one, another in pairs):
         return frozenset()
@@ -384,11 +386,12 @@ def _keywords(
             if isinstance(value, (bool, int, float, str, NoneValue)):
                 listed.setdefault(name, {})[render(value)] = value
     choices = {name: [*values.values()] for name, values in listed.items()}
-    others = names_of(function, path)[:positional]
-    by_name = (
-        {name: own[name] for name in own if name not in others} for own in (defaults_of(function, path), choices)
+    names = names_of(function, path)
+    defaults, choices = (
+        {name: own[name] for name in own if name not in names[:positional]}
+        for own in (defaults_of(function, path), choices)
     )
-    return Keywords(*by_name)
+    return Keywords(defaults, choices, names)
 
 
 check = PerSample(judge)

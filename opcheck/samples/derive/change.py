@@ -43,6 +43,8 @@ class Keywords:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Further values."""
+    positional: Sequence[str] = ()
+    """The names of those that may be passed by position, in order."""
 
 
 @dataclass(frozen=True)

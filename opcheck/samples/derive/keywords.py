@@ -10,7 +10,10 @@ from typing import Any
 from opcheck.samples.derive.change import Derived, Keywords, Scope
 from opcheck.spec.library import Sample
 from opcheck.spec.render import render
+from opcheck.spec.values import UNSET, NoneValue
 
+NONE = NoneValue(none=True)
+DIMS = ("dim", "axis", "axes")
 UNVARIED = ("inplace", "in_place", "out", "training", "train", "generator")
 """Keywords that say which operator it is, not what it computes."""
 
@@ -18,11 +21,15 @@ UNVARIED = ("inplace", "in_place", "out", "training", "train", "generator")
 def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each keyword with other values: of the sample, of the signature, and those that only others pass.
 
-    Then each but the last at once with the next one: code that two keywords reach together is rarely tested. Of a
-    module, the keywords of its constructor follow.
+    Then each but the last at once with the next one: code that two keywords reach together is rarely tested. What is
+    passed by position is None where that is the default. Of a module, the keywords of its constructor follow.
     """
     for changes in _changes(sample.kwargs, scope.call, scope):
         yield Derived(_words(changes), replace(sample, kwargs={**sample.kwargs, **changes}))
+    for index, name in enumerate(scope.call.positional[: len(sample.args)]):
+        if _is_optional(name, sample.args[index], scope.call):
+            args = (*sample.args[:index], NONE, *sample.args[index + 1 :])
+            yield Derived(_words({name: NONE}), replace(sample, args=args))
     construction = sample.module or scope.module
     if construction is not None and scope.constructor is not None:
         for changes in _changes(construction.kwargs, scope.constructor, scope):
@@ -35,12 +42,19 @@ def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope) -> It
     own = {**keywords.defaults, **written}
     firsts: list[tuple[str, Any]] = []
     for name in dict.fromkeys((*own, *keywords.choices)):
-        others = [] if name in UNVARIED else list(_others(name, own, keywords.choices.get(name, ()), scope))
+        left_out = [NONE] if _is_optional(name, written.get(name), keywords) else []
+        choices = (*keywords.choices.get(name, ()), *left_out)
+        others = [] if name in UNVARIED else list(_others(name, own, choices, scope))
         firsts += [(name, other) for other in others[:1]]
         for other in others:
             yield {name: other}
     for one, other in pairwise(firsts):
         yield dict((one, other))
+
+
+def _is_optional(name: str, value: Any, keywords: Keywords) -> bool:
+    """Tell whether an argument has a value, and its default is None."""
+    return keywords.defaults.get(name, UNSET) is None and value not in (None, NONE)
 
 
 def _words(changes: Mapping[str, Any], prefix: str = "") -> str:
@@ -80,4 +94,4 @@ def _near(name: str, value: Any) -> Iterator[bool | float]:
 
 def is_dim(name: str) -> bool:
     """Tell whether a keyword says which dim of a tensor is meant, by its name."""
-    return name.startswith(("dim", "axis")) or name.endswith(("dim", "axis")) or name in ("diagonal", "offset")
+    return name.startswith(DIMS) or name.endswith(DIMS) or name in ("diagonal", "offset")

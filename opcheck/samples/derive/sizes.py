@@ -30,6 +30,9 @@ def keeps_ties(written: Sample, other: Sample) -> bool:
     A size of 1 counts, too, and so do those of explicit values, which stay as they are. Dims that are added or taken
     away are those in front, of all tensors or of none.
     """
+    if len(other.tensors) != len(written.tensors):  # some are left out
+        sizes = [recipe.sizes for recipe in written.tensors]
+        return all(recipe.sizes in sizes for recipe in other.tensors)
     pairs = [(before.sizes, after.sizes) for before, after in zip(written.tensors, other.tensors, strict=True)]
     if len({len(after) - len(before) for before, after in pairs}) > 1:
         return False
