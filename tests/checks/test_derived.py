@@ -61,6 +61,8 @@ FURTHER = {
     "wrong_without_any": ("tensor 1 = false", '[false, false, false]], dtype = "bool" }] }', MASKED),
     "wrong_for_empty_rows": ("tensor 1 = true, but for a row", "[[false, false, false], [true, true, true]]", MASKED),
     "wrong_for_negative_dims": ("dim = -1", "{ args = [{ shape = [1, 1] }], kwargs = { dim = -1 } }", ONE),
+    "wrong_without_bias": ("bias = { none = true }", "{ args = [{ shape = [1, 1] }, { none = true }] }", TWO),
+    "wrong_for_several_dims": ("dim = [0, 1]", "{ args = [{ shape = [1, 1] }], kwargs = { dim = [0, 1] } }", ONE),
     "wrong_mean": ('how = "mean"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "mean" } }', ONE),
     "wrong_mean_in_words": ('how = "mean"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "mean" } }', ONE),
     "wrong_sum_passed_on": ('how = "sum"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "sum" } }', ONE),
@@ -79,7 +81,8 @@ FURTHER = {
 VECTORS = "samples = [{ args = [{ shape = [3] }, { shape = [2], grad = false }] }]"
 RIGHT = {
     "joined": JOINED, "chosen": INDEXED, "masked": MASKED, "large_only": LARGE, "untied": SQUARE, "reduced": PAIR,
-    "right_for_all_cotangents": ONE, "untied_ranks": TWO, "clears_memory_if_empty": VECTORS,
+    "biased": TWO, "along_dims": ONE, "right_for_all_cotangents": ONE, "untied_ranks": TWO,
+    "clears_memory_if_empty": VECTORS,
 }  # fmt: skip
 
 
@@ -225,6 +228,7 @@ MODULES = {
         'module.how = "another", module.bias = false',
         '{ args = [1], kwargs = { how = "another", bias = false } }',
     ),
+    "WrongInEvaluation": ("module.train = false", "{ args = [1], train = false }"),
 }
 MODULE = "module = { args = [3] }"
 

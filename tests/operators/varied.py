@@ -244,6 +244,23 @@ def wrong_for_negative_dims(x, dim: int = 0):
     return squared(x, dim < 0).sum(dim)
 
 
+def wrong_without_bias(x, bias=None):
+    """As of a kernel that was only called with both."""
+    return squared(x if bias is None else x + bias, bias is None)
+
+
+def biased(x, bias=None):
+    return squared(x if bias is None else x + bias, False)
+
+
+def wrong_for_several_dims(x, dim: int | tuple[int, ...] = 0):
+    return squared(x, isinstance(dim, tuple)).sum(dim)
+
+
+def along_dims(x, dim: int | tuple[int, ...] = 0):
+    return squared(x, False).sum(dim)
+
+
 def wrong_mean(x, dim: int = 0, how: Literal["sum", "mean"] = "sum"):
     y = squared(x, how == "mean")
     return y.sum(dim) if how == "sum" else y.mean(dim)
@@ -416,6 +433,11 @@ class WrongForProducts(Squares):
 class WrongWithoutBias(Squares):
     def is_wrong(self) -> bool:
         return self.bias is None
+
+
+class WrongInEvaluation(Squares):
+    def is_wrong(self) -> bool:
+        return not self.training
 
 
 class WrongForProductsWithoutBias(Squares):

@@ -22,7 +22,8 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each keyword with other values: of the sample, of the signature, and those that only others pass.
 
     Then each but the last at once with the next one: code that two keywords reach together is rarely tested. What is
-    passed by position is None where that is the default. Of a module, the keywords of its constructor follow.
+    passed by position is None where that is the default. Of a module, the keywords of its constructor follow, and
+    evaluation mode.
     """
     for changes in _changes(sample.kwargs, scope.call, scope):
         yield Derived(_words(changes), replace(sample, kwargs={**sample.kwargs, **changes}))
@@ -35,6 +36,9 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
         for changes in _changes(construction.kwargs, scope.constructor, scope):
             own = construction.model_copy(update={"kwargs": {**construction.kwargs, **changes}})
             yield Derived(_words(changes, "module."), replace(sample, module=own))
+        if construction.train:
+            own = construction.model_copy(update={"train": False})
+            yield Derived("module.train = false", replace(sample, module=own))
 
 
 def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope) -> Iterator[dict[str, Any]]:
