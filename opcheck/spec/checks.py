@@ -226,10 +226,10 @@ BUILTIN = (
     ),
     of_function(
         "aliasing",
-        "one tensor in two places has the sum of both gradients; outputs share no memory behind autograd's back",
+        "arguments may be one tensor, or parts of one; outputs share no memory with them behind autograd's back",
         "opcheck.checks.behavior.aliasing:check",
         needs=("backward",),
-        feature="one tensor in two places; memory shared with outputs",
+        feature="one tensor, or parts of it, in two places; memory shared with outputs",
         may_be_wrong=True,
         rests_on=(*BASIC, "context"),
     ),

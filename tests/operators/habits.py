@@ -419,6 +419,21 @@ class KeyedByTensor(Product):
         return v * y.conj(), None if ctx.same else v * x.conj()
 
 
+class TakesPartsForOne(Product):
+    """As a kernel with a faster way for queries and keys that lie in one piece of memory, which mixes them up."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        storages = {tensor.untyped_storage().data_ptr() for tensor in (x, y)}
+        ctx.packed = len(storages) == 1 and x.data_ptr() != y.data_ptr()
+        return Product.forward(ctx, x, y)
+
+    @staticmethod
+    def backward(ctx, v):
+        x, y = Product.backward(ctx, v)
+        return (y, x) if ctx.packed else (x, y)
+
+
 class SharesMemory(torch.autograd.Function):
     """As a kernel does that wraps memory by its address."""
 
@@ -507,7 +522,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     ),
     "saved": ("KeepsOnContext", "SavesItsData", "KeepsItsOutput"),
     "detached": ("detaches_the_second", "MarksTheSecond"),
-    "aliasing": ("KeyedByTensor", "SharesMemory"),
+    "aliasing": ("KeyedByTensor", "TakesPartsForOne", "SharesMemory"),
     "undefined_grad": ("Three",),
     "nondeterminism": ("WrongNowAndThen", "RandomAtSecondOrder"),
 }  # fmt: skip

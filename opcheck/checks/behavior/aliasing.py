@@ -1,15 +1,16 @@
-"""One tensor in two places has the sum of both gradients; outputs share no memory behind autograd's back."""
+"""Arguments may be one tensor, or parts of one; outputs share no memory with them behind autograd's back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import torch
 
-from opcheck.checks.calls import Call, Result, Tensors, copies
+from opcheck.checks.calls import Call, Result, Tensors, copies, result
 from opcheck.checks.plain_torch import CALL
-from opcheck.checks.relations import Row, relation
+from opcheck.checks.relations import Row, both, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives import tried
@@ -28,12 +29,24 @@ GRADIENT = f"""\
 expected = [gradients[{{one}}] + gradients[{{other}}]]"""
 
 
+PARTS = f"""\
+{CALL}expected = {{call}}
+for n, part in zip({{own}}, torch.stack([inputs[n].detach() for n in {{own}}]).requires_grad_()):
+    inputs[n] = part
+outputs = function(*inputs)
+actual = {{of_outputs}}"""
+
+
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
-    """Pass one tensor twice, and write to outputs that share memory with an argument."""
-    read = [pair for pair in enumerate(subject.leaves) if pair[0] not in subject.function.written]
-    for (one, x), (other, y) in combinations(read, 2):
-        if x.layout is y.layout is torch.strided and (x.shape, x.dtype) == (y.shape, y.dtype):
+    """Pass one tensor twice, then parts of one tensor, and write to outputs that share memory with an argument."""
+    alike = defaultdict[object, list[int]](list)
+    for index, leaf in enumerate(subject.leaves):
+        if index not in subject.function.written and leaf.layout is torch.strided:
+            alike[leaf.shape, leaf.dtype].append(index)
+    for own in alike.values():
+        for one, other in combinations(own, 2):
             yield from _twice(subject, one, other)
+        yield from _parts(subject, here, own) if len(own) > 1 else ()
     _, inputs, outputs = _with_copies(subject)
     for index, output in enumerate(outputs):
         for number, tensor in enumerate(inputs):
@@ -66,6 +79,17 @@ def _twice(subject: Subject, one: int, other: int) -> Iterator[Row]:
     alone = Call((leaves[one],), shared.results).gradient()
     expected = pieces[one] + pieces[other]
     yield Row(f"the gradients for {what}", alone, expected, GRADIENT.format(one=one, other=other))
+
+
+def _parts(subject: Subject, here: Result, own: Sequence[int]) -> Iterator[Row]:
+    """Compare a call with arguments that lie one after another in the memory of one tensor with an ordinary one."""
+    leaves = list(copies(subject.leaves))
+    whole = torch.stack([leaves[index].detach() for index in own]).requires_grad_()
+    for index, part in zip(own, whole, strict=True):
+        leaves[index] = part
+    names = " and ".join(subject.leaf_names[index] for index in own)
+    code = PARTS.replace("{own}", str([*own]))
+    yield from both(f"for parts of one tensor as {names}", result(subject, Call.of(subject, leaves)), here, code)
 
 
 def _with_copies(subject: Subject) -> tuple[Tensors, Tensors, Tensors]:
