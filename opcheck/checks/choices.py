@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 from opcheck.checks.arguments import KEYWORD, is_function, parameters
 from opcheck.samples.derive.keywords import is_dim
 from opcheck.samples.modules import ModuleCall
+from opcheck.spec.values import TupleValue
 
 DEPTH = 3
 """How many calls a keyword is followed through, as from a function to `forward` of an autograd.Function."""
@@ -51,7 +52,10 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     for name, value in _in_all_stages(operator, optional, DEPTH) if optional else ():
         others = [OTHER] if isinstance(value, str) and name not in listed else []
         choices.setdefault(name, {}).update(dict.fromkeys([value, *others]))
-    return {name: [*values] for name, values in choices.items() if values}
+    several = TupleValue(tuple=[*SEVERAL])
+    return {
+        name: [several if value == SEVERAL else value for value in values] for name, values in choices.items() if values
+    }
 
 
 def _instead_of_none(name: str, annotation: Any) -> list[float]:

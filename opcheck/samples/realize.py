@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import torch
@@ -100,6 +101,20 @@ def construct(recipe: ModuleRecipe, dtype: str, modules: Sequence[str], sample: 
             warnings.filterwarnings("ignore", "Complex modules are a new feature")  # the spec says that they are meant
             module.to(torch_dtype(None, dtype))
     return module
+
+
+def parameter_elements(recipe: ModuleRecipe, dtype: str, modules: Sequence[str]) -> float:
+    """Return how many elements the parameters of a module have, without memory for them.
+
+    Those of a lazy module may be any number. It is 0 if the constructor does not work without memory.
+    """
+    args, kwargs = constants(recipe.spec, dtype, modules)
+    try:
+        with torch.device("meta"):
+            module = recipe.make(*args, **kwargs)
+    except Exception:  # a constructor may read what it has made, or refuse its arguments
+        return 0
+    return inf if uninitialized(module) else sum(own.numel() for own in module.parameters())
 
 
 def constants(of: Sample | Construction, dtype: str, modules: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:

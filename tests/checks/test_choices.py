@@ -8,6 +8,7 @@ from operators import varied
 
 from opcheck.checks.choices import OTHER, choices_of
 from opcheck.samples.modules import ModuleCall
+from opcheck.spec.values import TupleValue
 
 
 class Chosen(torch.autograd.Function):
@@ -57,6 +58,9 @@ def optional(x, scale: float | None = None, dim: Optional[int] = None, top: int 
     return x
 
 
+SEVERAL = TupleValue(tuple=[0, 1])
+
+
 def along(x, dim: int | tuple[int, ...] = -1, axes=None, size: tuple[int, ...] = (), axis=0):
     return x if isinstance(axis, (tuple, list)) or isinstance(size, tuple) else 2 * x
 
@@ -81,7 +85,7 @@ class Worded(torch.nn.Module):
         (Kept.apply, {"p": [1.5], "how": ["tanh", "erf", OTHER]}),
         (KeptApart.apply, {"p": [1.5]}),
         (optional, {"scale": [0.5, 2.0], "dim": [0], "top": [2], "axis": [0]}),
-        (along, {"dim": [(0, 1)], "axes": [0], "axis": [(0, 1)]}),
+        (along, {"dim": [SEVERAL], "axes": [0], "axis": [SEVERAL]}),
         (ModuleCall(Worded()), {"how": ["last", OTHER]}),
         (torch.sin, {}),
         (eval("lambda x, how='a': x if how == 'b' else 2 * x"), {}),

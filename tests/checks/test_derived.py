@@ -62,7 +62,7 @@ FURTHER = {
     "wrong_for_empty_rows": ("tensor 1 = true, but for a row", "[[false, false, false], [true, true, true]]", MASKED),
     "wrong_for_negative_dims": ("dim = -1", "{ args = [{ shape = [1, 1] }], kwargs = { dim = -1 } }", ONE),
     "wrong_without_bias": ("bias = { none = true }", "{ args = [{ shape = [1, 1] }, { none = true }] }", TWO),
-    "wrong_for_several_dims": ("dim = [0, 1]", "{ args = [{ shape = [1, 1] }], kwargs = { dim = [0, 1] } }", ONE),
+    "wrong_for_several_dims": ("dim = { tuple = [0, 1] }", "kwargs = { dim = { tuple = [0, 1] } } }", ONE),
     "wrong_mean": ('how = "mean"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "mean" } }', ONE),
     "wrong_mean_in_words": ('how = "mean"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "mean" } }', ONE),
     "wrong_sum_passed_on": ('how = "sum"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "sum" } }', ONE),

@@ -39,6 +39,7 @@ from opcheck.planning.kinds import check_kinds
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, Keywords, derived, keeps_ties, room_of, smallest
 from opcheck.samples.derive.change import updated
+from opcheck.samples.realize import parameter_elements
 from opcheck.samples.results import with_gradient
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
@@ -114,7 +115,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
         own = memories if memories and _has_strides(one.sample) else ()
         said = attempt.look(own)
         memories = () if own and said.answer == "hold" else memories
-        respect = _respect(subject.sample, one.sample) if thorough and said.answer == "hold" else frozenset()
+        respect = respect_of(subject.sample, one.sample) if thorough and said.answer == "hold" else frozenset()
         is_first = respect not in respects
         if is_first and all(_is_claimed(subject, name) for name in SECOND):
             further = attempt.look(claims=SECOND)
@@ -193,6 +194,9 @@ def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
         twins = context.memo.once("twins", lambda: _twins(context))
         if not (twins or context.on_cpu is context or keeps_ties(written, sample)):
             return Attempt("untried")
+        recipe = context.module(context.case.variant.path, sample) if sample.module != written.module else None
+        if recipe and parameter_elements(recipe, context.case.dtype, context.settings.modules) > room_of(sample):
+            return Attempt("too large")
         subject = context.at(sample, context.realize(sample))
         if not all(_takes(twin, subject) for twin in twins):
             return Attempt("refused")
@@ -309,18 +313,18 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
         if verdict.is_failure or verdict.blocked:  # by what does not hold there either: that is wrong as well
             root = verdict.root or verdict
             own = replace(verdict, title=root.title, blocked="", root=None)
-            return _at_derived(one, own, verdict.blocked or answer, candidate, shown)
+            return at_derived(one, own, verdict.blocked or answer, candidate, shown)
     return None
 
 
-def _at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, words: Sequence[str] = ()) -> Verdict:
+def at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, words: Sequence[str] = ()) -> Verdict:
     """Return what a check objects to at a derived sample, or at a smaller one, as a verdict on the written one."""
     title = f"derived: {one.what}: {check}: {verdict.title.removeprefix(f'{check}: ')}"
     lines = [*words, f"add this sample: {sample.toml()}", f"realized: {verdict.realized}", verdict.detail]
     return replace(verdict, title=title, detail="\n".join(lines), at=(check, sample))
 
 
-def _respect(written: Sample, other: Sample) -> frozenset[object]:
+def respect_of(written: Sample, other: Sample) -> frozenset[object]:
     """Return the keywords in which a derived sample differs, or its dims that are larger than a block of a kernel.
 
     Nothing if it differs in another respect, too.
@@ -350,7 +354,7 @@ def _besides(subject: Subject, one: Derived) -> Verdict | None:
             continue
         wrong = verdict(name, one.sample)
         if wrong.is_failure and not wrong.refused and verdict(name, subject.sample).passed:
-            return _at_derived(one, wrong, name, one.sample)
+            return at_derived(one, wrong, name, one.sample)
     return None
 
 

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Tensors, as_they_are, push
-from opcheck.checks.per_sample import PerSample
+from opcheck.checks.jacobian.derived import at_derived, attempts, respect_of
+from opcheck.checks.per_sample import PerSample, with_sample
 from opcheck.checks.raw_gradients import raw_gradients
 from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.subject import Context, Subject
@@ -39,6 +40,9 @@ from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, Moved, mismatch, rounding_unit
 
+MARGIN = 2
+"""How many times the bound holds at derived samples, which nobody has chosen for it."""
+
 
 def check(context: Context) -> Iterator[Verdict]:
     """Judge all samples. At least one of them must test a gradient."""
@@ -47,7 +51,7 @@ def check(context: Context) -> Iterator[Verdict]:
     return tally.complete(verdicts, "a gradient", context.case.check)
 
 
-def _judge(tally: Tally, subject: Subject) -> Verdict:
+def _judge(tally: Tally, subject: Subject, margin: int = 1) -> Verdict:
     if not subject.leaves:
         return tally.untested("no tensor to differentiate with respect to")
     truth = truth_of(subject)
@@ -70,6 +74,7 @@ def _judge(tally: Tally, subject: Subject) -> Verdict:
     if isinstance(got, Verdict):
         return got
     exact = truth.computation(exactly)
+    exact = replace(exact, sides=margin * exact.sides)
     right = tried(lambda: exact.right)
     if isinstance(right, Exception):
         return cannot(f"low_precision_grad: {truth.source} would tell what is right, but raises {one_line(right)}")
@@ -85,7 +90,20 @@ def _judge(tally: Tally, subject: Subject) -> Verdict:
     if not verdict.passed:
         return verdict
     others = _mixed(subject)
-    return _beside_float32(others, truth, exact, call.cotangents, tangents) if others else verdict
+    if others:
+        verdict = _beside_float32(others, truth, exact, call.cotangents, tangents)
+    return verdict if not verdict.passed or not subject.context.is_thorough else _derived(subject, verdict)
+
+
+def _derived(subject: Subject, verdict: Verdict) -> Verdict:
+    """Return what is wrong at derived samples with more numbers than a block of a kernel holds, if anything is."""
+    context = replace(subject.context, overrides={**subject.context.overrides, "derive": "standard"})
+    for one, attempt in attempts(context, subject.sample, True, ["size"]):
+        other = attempt.subject if attempt.answer is None and respect_of(subject.sample, one.sample) else None
+        wrong = HOLDS if other is None else tried(partial(_judge, Tally(), other, MARGIN))
+        if isinstance(wrong, Verdict) and wrong.is_failure and not wrong.refused:
+            return at_derived(one, with_sample(wrong, one.sample, other), subject.check, one.sample)
+    return verdict
 
 
 def _mixed(subject: Subject) -> Subject | None:
@@ -143,12 +161,12 @@ def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
     if isinstance(gradients, Exception):
         title = f"low_precision_grad: backward is claimed for {dtype}, but is refused: {one_line(gradients)}"
         detail = f'if it is not meant to work in {dtype}, take "{dtype}" out of dtypes.backward'
-        return fails(title, detail, **remedy("dtypes.backward", f"-{dtype}"))
+        return replace(fails(title, detail, **remedy("dtypes.backward", f"-{dtype}")), refused=True)
     pushed = tried(lambda: push(subject, tangents)) if tangents else ()
     if isinstance(pushed, Exception):
         title = f"low_precision_grad: forward mode is claimed for {dtype}, but is refused: {one_line(pushed)}"
         detail = "if no dtype supports it, write supports.forward_ad = false; else expect this failure"
-        return fails(title, detail, **remedy("supports.forward_ad", False))
+        return replace(fails(title, detail, **remedy("supports.forward_ad", False)), refused=True)
     return {"outputs": call.results, "gradients": gradients, "tangents": pushed}
 
 
