@@ -14,7 +14,7 @@ from opcheck.spec.values import UNSET, NoneValue
 
 NONE = NoneValue(none=True)
 DIMS = ("dim", "axis", "axes")
-UNVARIED = ("inplace", "in_place", "out", "training", "train", "generator")
+UNVARIED = ("inplace", "in_place", "out", "training", "train", "use_input_stats", "generator")
 """Keywords that say which operator it is, not what it computes."""
 
 
