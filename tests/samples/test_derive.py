@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from opcheck.planning import load
@@ -232,6 +234,15 @@ def test_whole_numbers_are_those_that_are_written(sample_of):
         "tensor 1 = 0": (0, 0, 0),
         "tensor 1 = 3": (3, 3, 3),
         "tensor 1 reversed": (1, 3, 0),
+    }
+
+
+def test_additive_masks_too(sample_of):
+    sample = sample_of("{ args = [{ shape = [2, 1], grad = false }, { shape = [2] }], vary = ['mask'] }")
+    assert {what: one.sample.tensors[0].values for what, one in varied(sample).items()} == {
+        "tensor 0 = 0": ((0.0,), (0.0,)),
+        "tensor 0 = -inf": ((-inf,), (-inf,)),
+        "tensor 0 = 0, but for a row": ((-inf,), (0.0,)),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 from opcheck.samples.derive.change import Derived, Scope, is_integer, with_one
@@ -11,6 +12,10 @@ from opcheck.spec.recipe import Tensor
 
 STATED = {"values", "low", "high", "mean", "std", "exclude", "contains", "structure", "through"}
 """What a recipe says of its numbers."""
+
+BOOLEAN = ("true", True), ("false", False)
+ADDITIVE = ("0", 0.0), ("-inf", -inf)
+"""What a mask keeps and what it leaves out, in words and as its element."""
 
 
 def is_free(recipe: Tensor) -> bool:
@@ -47,14 +52,19 @@ def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def by_mask(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each mask with all, none, and all but the first row of its elements true."""
+    """Yield each mask with all, none, and all but the first row of its elements true, or 0 of an additive one.
+
+    A tensor of numbers without a derivative may be such a mask: what it leaves out is -inf.
+    """
     for number, recipe in enumerate(sample.tensors):
-        if recipe.dtype != "bool":
+        is_bool, may_be_added = recipe.dtype == "bool", recipe.grad is False and is_free(recipe)
+        if not (is_bool or may_be_added):
             continue
-        fills = {"true": _filled(recipe.sizes, True), "false": _filled(recipe.sizes, False)}
+        (one, kept), (other, left_out) = BOOLEAN if is_bool else ADDITIVE
+        fills = {one: _filled(recipe.sizes, kept), other: _filled(recipe.sizes, left_out)}
         if len(recipe.sizes) > 1 and recipe.sizes[0]:
-            row = _filled(recipe.sizes[1:], False)
-            fills["true, but for a row"] = (row, *_filled((recipe.sizes[0] - 1, *recipe.sizes[1:]), True))
+            row = _filled(recipe.sizes[1:], left_out)
+            fills[f"{one}, but for a row"] = (row, *_filled((recipe.sizes[0] - 1, *recipe.sizes[1:]), kept))
         for what, values in fills.items():
             if values != recipe.values:
                 yield Derived(f"tensor {number} = {what}", with_one(sample, recipe, shape=None, values=values))
