@@ -62,6 +62,7 @@ FURTHER = {
     "wrong_without_any": ("tensor 1 = false", '[false, false, false]], dtype = "bool" }] }', MASKED),
     "wrong_for_empty_rows": ("tensor 1 = true, but for a row", "[[false, false, false], [true, true, true]]", MASKED),
     "wrong_where_all_is_left_out": ("tensor 1 = -inf", "[-inf, -inf, -inf]], grad = false }", ADDED),
+    "wrong_if_any_is_ignored": ("ignore_index = 0", "kwargs = { ignore_index = 0 } }", INDEXED),
     "wrong_for_negative_dims": ("dim = -1", "{ args = [{ shape = [1, 1] }], kwargs = { dim = -1 } }", ONE),
     "wrong_without_bias": ("bias = { none = true }", "{ args = [{ shape = [1, 1] }, { none = true }] }", TWO),
     "wrong_for_several_dims": ("dim = { tuple = [0, 1] }", "kwargs = { dim = { tuple = [0, 1] } } }", ONE),
@@ -83,7 +84,8 @@ FURTHER = {
 VECTORS = "samples = [{ args = [{ shape = [3] }, { shape = [2], grad = false }] }]"
 RIGHT = {
     "joined": JOINED, "chosen": INDEXED, "masked": MASKED, "large_only": LARGE, "untied": SQUARE, "reduced": PAIR,
-    "kept_by_a_mask": ADDED, "biased": TWO, "along_dims": ONE, "right_for_all_cotangents": ONE, "untied_ranks": TWO,
+    "kept_by_a_mask": ADDED, "not_ignored": INDEXED,
+    "biased": TWO, "along_dims": ONE, "right_for_all_cotangents": ONE, "untied_ranks": TWO,
     "clears_memory_if_empty": VECTORS,
 }  # fmt: skip
 

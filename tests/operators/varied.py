@@ -244,6 +244,16 @@ def kept_by_a_mask(x, mask):
     return squared(x, False) * mask.isfinite().to(x.dtype) + x
 
 
+def wrong_if_any_is_ignored(x, index, ignore_index: int = -100):
+    """As of a loss whose mean is over all targets in backward, and over those that are not ignored in forward."""
+    kept = (index != ignore_index).to(x.dtype)
+    return squared(x, not bool(kept.all()))[: len(index)] * kept
+
+
+def not_ignored(x, index, ignore_index: int = -100):
+    return squared(x, False)[: len(index)] * (index != ignore_index).to(x.dtype)
+
+
 def reduced(x, dim: int = 0, how: Literal["sum", "mean"] = "sum", keep: bool = False):
     y = squared(x, False)
     return y.sum(dim, keep) if how == "sum" else y.mean(dim, keep)

@@ -194,6 +194,18 @@ def test_what_is_optional_is_left_out(sample_of):
     }
 
 
+def test_a_keyword_that_means_an_index_is_one_that_a_tensor_holds(sample_of):
+    sample = sample_of("{ args = [{ shape = [2] }, { values = [3, 1], dtype = 'int64' }], vary = ['keyword'] }")
+    found = {one.what: one.sample.kwargs for one in derived(sample, Keywords({"padding_idx": None, "p": None}))}
+    assert found == {"padding_idx = 1": {"padding_idx": 1}}
+
+
+def test_indices_have_32_bits_if_thorough(sample_of):
+    sample = sample_of("{ args = [{ values = [3, 1], dtype = 'int64' }], vary = ['integer'] }")
+    assert "tensor 0 in int32" not in varied(sample)
+    assert varied(sample, thorough=True)["tensor 0 in int32"].sample.tensors[0].dtype == "int32"
+
+
 def test_of_a_module_the_keywords_of_its_constructor_vary_too(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }], vary = ['keyword'] }")
     written = Construction(args=[3], kwargs={"how": "sum"}, train=False)

@@ -8,12 +8,14 @@ from itertools import islice, pairwise
 from typing import Any
 
 from opcheck.samples.derive.change import Derived, Keywords, Scope
+from opcheck.samples.derive.values import numbers_in
 from opcheck.spec.library import Sample
 from opcheck.spec.render import render
 from opcheck.spec.values import UNSET, NoneValue
 
 NONE = NoneValue(none=True)
 DIMS = ("dim", "axis", "axes")
+INDEX = ("index", "idx")
 UNVARIED = ("inplace", "in_place", "out", "training", "train", "use_input_stats", "generator")
 """Keywords that say which operator it is, not what it computes."""
 
@@ -25,7 +27,7 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     passed by position is None where that is the default. Of a module, the keywords of its constructor follow, and
     evaluation mode.
     """
-    for changes in _changes(sample.kwargs, scope.call, scope):
+    for changes in _changes(sample.kwargs, _with_indices(scope.call, sample), scope):
         yield Derived(_words(changes), replace(sample, kwargs={**sample.kwargs, **changes}))
     for index, name in enumerate(scope.call.positional[: len(sample.args)]):
         if _is_optional(name, sample.args[index], scope.call):
@@ -39,6 +41,14 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
         if construction.train:
             own = construction.model_copy(update={"train": False})
             yield Derived("module.train = false", replace(sample, module=own))
+
+
+def _with_indices(keywords: Keywords, sample: Sample) -> Keywords:
+    """Return keywords, those that mean an index (`ignore_index`, `padding_idx`) with one that a tensor holds."""
+    held = sorted(set().union(*map(numbers_in, sample.tensors)))
+    names = [name for name in keywords.defaults if name.endswith(INDEX)] if held else []
+    choices = {name: [*keywords.choices.get(name, ()), held[0]] for name in names}
+    return replace(keywords, choices={**keywords.choices, **choices})
 
 
 def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope) -> Iterator[dict[str, Any]]:

@@ -37,10 +37,12 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
 def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each tensor of explicit whole numbers with the least and the largest of them throughout, and reversed.
 
-    No other numbers: an operator need not check whether an index is in range.
+    No other numbers: an operator need not check whether an index is in range. Thorough: the same in 32 bits.
     """
     for number, recipe in enumerate(sample.tensors):
-        own = set(_numbers(recipe.values)) if is_integer(recipe) else set()
+        own = numbers_in(recipe)
+        if own and recipe.dtype == "int64" and scope.is_thorough:
+            yield Derived(f"tensor {number} in int32", with_one(sample, recipe, dtype="int32"))
         if len(own) < 2:
             continue
         for value in (min(own), max(own)):
@@ -68,6 +70,11 @@ def by_mask(sample: Sample, scope: Scope) -> Iterator[Derived]:
         for what, values in fills.items():
             if values != recipe.values:
                 yield Derived(f"tensor {number} = {what}", with_one(sample, recipe, shape=None, values=values))
+
+
+def numbers_in(recipe: Tensor) -> set[int]:
+    """Return the explicit whole numbers of a recipe."""
+    return set(_numbers(recipe.values)) if is_integer(recipe) and recipe.values is not None else set()
 
 
 def _numbers(values: Any) -> list[Any]:
