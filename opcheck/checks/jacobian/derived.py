@@ -115,7 +115,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
         own = memories if memories and _has_strides(one.sample) else ()
         said = attempt.look(own)
         memories = () if own and said.answer == "hold" else memories
-        respect = respect_of(subject.sample, one.sample) if thorough and said.answer == "hold" else frozenset()
+        respect = _respect_of(subject.sample, one.sample) if thorough and said.answer == "hold" else frozenset()
         is_first = respect not in respects
         if is_first and all(_is_claimed(subject, name) for name in SECOND):
             further = attempt.look(claims=SECOND)
@@ -313,18 +313,18 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
         if verdict.is_failure or verdict.blocked:  # by what does not hold there either: that is wrong as well
             root = verdict.root or verdict
             own = replace(verdict, title=root.title, blocked="", root=None)
-            return at_derived(one, own, verdict.blocked or answer, candidate, shown)
+            return _at_derived(one, own, verdict.blocked or answer, candidate, shown)
     return None
 
 
-def at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, words: Sequence[str] = ()) -> Verdict:
+def _at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, words: Sequence[str] = ()) -> Verdict:
     """Return what a check objects to at a derived sample, or at a smaller one, as a verdict on the written one."""
     title = f"derived: {one.what}: {check}: {verdict.title.removeprefix(f'{check}: ')}"
     lines = [*words, f"add this sample: {sample.toml()}", f"realized: {verdict.realized}", verdict.detail]
     return replace(verdict, title=title, detail="\n".join(lines), at=(check, sample))
 
 
-def respect_of(written: Sample, other: Sample) -> frozenset[object]:
+def _respect_of(written: Sample, other: Sample) -> frozenset[object]:
     """Return the keywords in which a derived sample differs, or its dims that are larger than a block of a kernel.
 
     Nothing if it differs in another respect, too.
@@ -354,7 +354,7 @@ def _besides(subject: Subject, one: Derived) -> Verdict | None:
             continue
         wrong = verdict(name, one.sample)
         if wrong.is_failure and not wrong.refused and verdict(name, subject.sample).passed:
-            return at_derived(one, wrong, name, one.sample)
+            return _at_derived(one, wrong, name, one.sample)
     return None
 
 

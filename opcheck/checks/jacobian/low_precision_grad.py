@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Tensors, as_they_are, push
-from opcheck.checks.jacobian.derived import at_derived, attempts, respect_of
-from opcheck.checks.per_sample import PerSample, with_sample
+from opcheck.checks.per_sample import PerSample
 from opcheck.checks.raw_gradients import raw_gradients
 from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.subject import Context, Subject
@@ -39,10 +38,6 @@ from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, first_failure,
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, Moved, mismatch, rounding_unit
-
-HALF = (torch.float16, torch.bfloat16)
-GROSS = 0.25
-"""The part of its length that a gradient may be off by at derived samples."""
 
 
 def check(context: Context) -> Iterator[Verdict]:
@@ -90,44 +85,12 @@ def _judge(tally: Tally, subject: Subject) -> Verdict:
     if not verdict.passed:
         return verdict
     others = _mixed(subject)
-    if others:
-        verdict = _beside_float32(others, truth, exact, call.cotangents, tangents)
-    return verdict if not verdict.passed or not subject.context.is_thorough else _derived(subject, verdict)
-
-
-def _derived(subject: Subject, verdict: Verdict) -> Verdict:
-    """Return what is grossly wrong in half precision at sizes beyond a block of a kernel, if anything is.
-
-    Sums of so many numbers, and differences of nearly equal ones, lose more digits than any bound tells.
-    """
-    context = replace(subject.context, overrides={**subject.context.overrides, "derive": "standard"})
-    for one, attempt in attempts(context, subject.sample, True, ["size"]) if subject.context.dtype in HALF else ():
-        other = attempt.subject if attempt.answer is None and respect_of(subject.sample, one.sample) else None
-        if other is None or tried(partial(_is_far_off, other)) is not True:
-            continue
-        wrong = tried(partial(_judge, Tally(), replace(other, context=context)))
-        if isinstance(wrong, Verdict) and wrong.is_failure:
-            return at_derived(one, with_sample(wrong, one.sample, other), subject.check, one.sample)
-    return verdict
-
-
-def _is_far_off(subject: Subject) -> bool:
-    """Tell whether a gradient is off by a good part of its length, where nothing overflows."""
-    truth, call = truth_of(subject), Call.of(subject, as_they_are(subject))
-    if truth is None or not call.has_graph:
-        return False
-    exact = first_order(truth.subject, _wide(call.cotangents))["gradients"]
-    least = torch.finfo(subject.context.dtype).smallest_normal
-    for got, right in zip(call.gradients(), exact, strict=True):
-        off, length = (vector((got,)) - vector((right,))).norm(), vector((right,)).norm()
-        if bool(off.isfinite()) and bool(off > GROSS * length + least * got.numel() ** 0.5):
-            return True
-    return False
+    return _beside_float32(others, truth, exact, call.cotangents, tangents) if others else verdict
 
 
 def _mixed(subject: Subject) -> Subject | None:
     """Return the operator at the same numbers, with all inputs but the first in float32. None if that is no change."""
-    is_half = subject.context.dtype in HALF
+    is_half = subject.context.dtype in (torch.float16, torch.bfloat16)
     if not is_half or "dtype" not in subject.sample.vary or subject.context.derive == "none":
         return None
 
