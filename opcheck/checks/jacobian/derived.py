@@ -110,16 +110,19 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
 
     The first sample at which memory makes a difference is looked at with cotangents that lie there in all ways.
     """
-    thorough, memories, respects = subject.context.is_thorough, COTANGENTS, {frozenset[object]()}
-    for one, attempt in attempts(subject.context, subject.sample, thorough):
+    context, memories, respects = subject.context, COTANGENTS, {frozenset[object]()}
+    thorough = context.is_thorough
+    further = SECOND if thorough and all(_is_claimed(subject, name) for name in SECOND) else ()
+    if further and attempt(context, subject.sample, subject.sample).look(claims=further).answer in further:
+        further = ()  # it does not hold at the written sample, where others say so
+    for one, made in attempts(context, subject.sample, thorough):
         own = memories if memories and _has_strides(one.sample) else ()
-        said = attempt.look(own)
+        said = made.look(own)
         memories = () if own and said.answer == "hold" else memories
         respect = _respect_of(subject.sample, one.sample) if thorough and said.answer == "hold" else frozenset()
         is_first = respect not in respects
-        if is_first and all(_is_claimed(subject, name) for name in SECOND):
-            further = attempt.look(claims=SECOND)
-            said = further if further.answer in SECOND else said
+        if is_first and further and (again := made.look(claims=further)).answer in further:
+            said = again
         yield one, said, is_first and said.answer == "hold"
         respects.add(respect)
 
