@@ -142,7 +142,7 @@ def _with_constants(
 
 
 def _kinds(call: ast.Call, keywords: Mapping[str, str]) -> Iterator[tuple[str, Value]]:
-    """Yield two dims for a keyword that is a dim, or a sequence, by `isinstance`."""
+    """Yield two dims for a keyword that means a dim, where code asks by `isinstance` whether it is one or several."""
     if _value_of(call.func) != "isinstance" or len(call.args) != 2:
         return
     name = _value_of(call.args[0])

@@ -73,8 +73,9 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
     name: of a Jacobian, as for `derivative_named`, or of a claim about gradients, as in OF_GRADIENTS.
     point: that of the request, if it is there already. It may have been made for other tolerances.
 
-    Every objection is confirmed one by one before it is made. Fast mode, and leaves whose elements cannot be moved,
-    are left to torch. Raises CannotAsk if it cannot tell; passes on the exceptions of the function.
+    Every objection is confirmed one by one before it is made. What a request wants torch to tell is left to it, and so
+    are fast mode and leaves whose elements cannot be moved. Raises CannotAsk if it cannot tell; passes on the
+    exceptions of the function.
     """
     if request.by_torch:
         return by_torch.objection(name, request)

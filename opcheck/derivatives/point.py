@@ -286,11 +286,12 @@ class Point:
         if known is not None:
             return known
         directions = self.directions
-        along, mix = directions.of(mode), directions.mix(mode)
+        along = directions.of(mode)
         if directions.sums and len(along) == 1:  # it is an ordinary call itself
             ordinary = self.product(mode, along[0])
             known = Analytical(ordinary.expand(1, -1), ordinary, ordinary)
         else:
+            mix = directions.mix(mode)
             ordinary = self.product(mode, None if self.extent == "full" else mix @ along)
             if not looped and all(self.size) and len(along) > FEW:
                 with suppress(Exception):  # it cannot be batched

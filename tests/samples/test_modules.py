@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from torch import nn
 from opcheck.planning.loading import load
 from opcheck.samples.captured import module_call
 from opcheck.samples.modules import VARIED, ModuleRecipe, initial, initialize, uninitialized
-from opcheck.samples.realize import construct, realize, realize_module
+from opcheck.samples.realize import construct, parameter_elements, realize, realize_module
 from opcheck.samples.resolve import resolve_module
 from opcheck.spec.document import Document
 from opcheck.spec.library import Sample
@@ -90,6 +91,25 @@ class TestConstruction:
         module = construct(ModuleRecipe(nn.LazyLinear, Construction(args=[3])), "float64", ("torch",))
         assert module_call(module).is_lazy
         assert not module_call(nn.Linear(2, 3)).is_lazy
+
+
+class ReadsWhatItHasMade(nn.Linear):
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.norm = float(self.weight.norm())
+
+
+@pytest.mark.parametrize(
+    ("make", "args", "elements"),
+    [
+        (nn.Linear, [3, 4], 16),
+        (nn.Conv3d, [1 << 20, 1 << 20, 100], 10**6 * 2**40 + 2**20),  # more than any machine has memory for
+        (nn.LazyLinear, [4], math.inf),
+        (ReadsWhatItHasMade, [3, 4], 0),
+    ],
+)
+def test_the_elements_of_parameters_are_counted_without_memory(make, args, elements):
+    assert parameter_elements(ModuleRecipe(make, Construction(args=args)), "float64", ()) == elements
 
 
 def test_the_library_has_modules_of_torch_with_parameters():

@@ -106,7 +106,7 @@ def judge(subject: Subject) -> Verdict:
 
 
 def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
-    """Yield each derived sample, with what a look says, and whether what else is claimed is to be judged there.
+    """Yield each derived sample, with what a look says, and whether what else is claimed is judged there if it holds.
 
     The first sample at which memory makes a difference is looked at with cotangents that lie there in all ways.
     """
@@ -123,7 +123,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
         is_first = respect not in respects
         if is_first and further and (again := made.look(claims=further)).answer in further:
             said = again
-        yield one, said, is_first and said.answer == "hold"
+        yield one, said, is_first
         respects.add(respect)
 
 
@@ -278,7 +278,9 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
     for check in claims:
         if check == "forward_ad" and not subject.supports.forward_ad:
             continue
-        steps, mode = derivative_named(check) or ((), "reverse")
+        place = derivative_named(check)
+        assert place is not None, check
+        steps, mode = place
         along = point.derived(*steps).along_one
         comparison = Comparison.of(along, mode, numbers, looped=True)
         if not comparison.holds_closely:

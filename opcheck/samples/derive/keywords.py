@@ -14,8 +14,9 @@ from opcheck.spec.render import render
 from opcheck.spec.values import UNSET, NoneValue
 
 NONE = NoneValue(none=True)
-DIMS = ("dim", "axis", "axes")
-INDEX = ("index", "idx")
+"""None, as a spec has it."""
+DIMS, INDEX = ("dim", "axis", "axes"), ("index", "idx")
+"""How the names of keywords begin or end that mean a dim, and end that mean an element."""
 UNVARIED = ("inplace", "in_place", "out", "training", "train", "use_input_stats", "generator")
 """Keywords that say which operator it is, not what it computes."""
 
@@ -45,9 +46,9 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 def _with_indices(keywords: Keywords, sample: Sample) -> Keywords:
     """Return keywords, those that mean an index (`ignore_index`, `padding_idx`) with one that a tensor holds."""
-    held = sorted(set().union(*map(numbers_in, sample.tensors)))
+    held = set[int]().union(*map(numbers_in, sample.tensors))
     names = [name for name in keywords.defaults if name.endswith(INDEX)] if held else []
-    choices = {name: [*keywords.choices.get(name, ()), held[0]] for name in names}
+    choices = {name: [*keywords.choices.get(name, ()), min(held)] for name in names}
     return replace(keywords, choices={**keywords.choices, **choices})
 
 
