@@ -145,19 +145,27 @@ class Comparison:
         double, single = (torch.finfo(dtype).eps for dtype in (torch.float64, torch.float32))
         if self.point.unit > double or not self.difference.numel():
             return False
-        values = tried(lambda: [self.point.numerical(n * self.numbers.eps, looped=self.looped) for n in range(1, 11)])
-        if isinstance(values, Exception):  # the function is not defined as far from the point as that
-            return False
-        moves, wider = noise(values), noise(values[1::2])
         numbers = (self.slopes.above.nan_to_num(), self.point.coordinates)
         largest = max(float(own.abs().max()) for own in numbers)
-        if not ROUNDED * double * largest < moves <= CERTAIN * single * largest or wider > 4 * moves:
+        least = ROUNDED * double * largest
+        one = tried(partial(self._at_steps, self.point.along_one, looped=True))
+        if isinstance(one, Exception) or not noise(one) > least:
+            return False  # as almost always: nothing moves along a random direction
+        values = tried(partial(self._at_steps, self.point, looped=self.looped))
+        if isinstance(values, Exception):
+            return False
+        moves, wider = noise(values), noise(values[1::2])
+        if not least < moves <= CERTAIN * single * largest or wider > 4 * moves:
             return False
         error = self.numerical.fine.error_by(torch.full_like(self.slopes.above, EXPLAINED * moves))
         if not bool((self.difference.abs() <= error).all()):
             return False
         again = self.point.looped_differences(self.directions.moved, self.numbers.eps)
         return torch.equal(again.above, self.slopes.above)  # else it is random
+
+    def _at_steps(self, point: Point, *, looped: bool) -> list[Differences]:
+        """Return differences at steps h, 2 h, ..., 10 h. Raises where the function is not defined as far away."""
+        return [point.numerical(n * self.numbers.eps, looped=looped) for n in range(1, 11)]
 
     @property
     def _noise(self) -> Tensor:
