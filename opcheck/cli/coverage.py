@@ -43,14 +43,14 @@ def run(options: argparse.Namespace) -> int:
     """Print what has a spec. Return 1 if the share is too low. Raises SpecError."""
     from opcheck.draft.coverage import cover, modules_of, share
     from opcheck.draft.target import package_of
-    from opcheck.draft.workplace import Workplace
+    from opcheck.draft.workplace import Workplace, allowing
     from opcheck.samples.resolve import Unresolved
 
     settings = Settings.find()
     package = package_of(options.module)
     paths = options.paths or (["builtin"] if package == "torch" else [])
     library = loaded(paths, settings)
-    workplace = Workplace.of(settings, package, min(options.timeout, GUESSING))
+    workplace = Workplace(allowing(settings, package), min(options.timeout, GUESSING))
     try:
         with terminated_as_interrupt():
             rows = [cover(module, library, workplace, options.n) for module in modules_of(options.module)]

@@ -27,6 +27,7 @@ from opcheck.settings import Settings
 from opcheck.spec import Operator, SpecError
 from opcheck.spec.checks import Derive
 from opcheck.spec.device_profile import DeviceProfile
+from opcheck.text import counted
 
 if TYPE_CHECKING:
     from opcheck.mutation.measure import Answer, Measured, Target
@@ -209,4 +210,4 @@ def _write(own: Mapping[str, Target], measured: Sequence[Measured], *, quiet: bo
     for path in write(added):
         if not quiet:
             count = sum(len(samples) for operator, samples in added if operator.document.file == str(path))
-            say(f"{path}: {count} samples added")
+            say(f"{path}: {counted(count, 'sample')} added")

@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
             raise RequestError([f"the device {device.name} is not present: {there.reason}"])
     from opcheck.draft.author import Author
     from opcheck.draft.target import package_of
-    from opcheck.draft.workplace import Workplace
+    from opcheck.draft.workplace import Workplace, allowing
     from opcheck.samples.resolve import Unresolved
 
     package = package_of(options.target)
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     arguments = [[_table("--args", text)] for text in options.args]
     module = None if options.module is None else _table("--module", options.module)
     with tempfile.TemporaryDirectory(prefix="opcheck-") as journals, terminated_as_interrupt():
-        workplace = Workplace.of(settings, package, options.budget, until, Path(journals), device)
+        workplace = Workplace(allowing(settings, package), options.budget, until, Path(journals), device)
         file = _file(options, settings, package)
         author = Author(options.target, file, settings, workplace, options.n, lambda lines: say(*lines))
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     comparing = action(_diff, "diff", "tell what has changed from one report to another", WHY_NOT)
     comparing.add_argument("old", type=Path, metavar="OLD")
     comparing.add_argument("new", type=Path, metavar="NEW")
+    factor = partial(
+        number, least=1, most=sys.float_info.max, otherwise="is not a factor; expected a number of at least 1"
+    )
     comparing.add_argument(
-        "--slower", type=_factor, metavar="FACTOR", help="also tell which cases take FACTOR times as long"
+        "--slower", type=factor, metavar="FACTOR", help="also tell which cases take FACTOR times as long"
     )
     comparing.add_argument(
         "--allow", action="append", default=[], choices=["gone", "newly-skipped", "failing-otherwise"],
@@ -132,8 +135,9 @@ def _junit(options: argparse.Namespace) -> int:
 
 
 def _html(options: argparse.Namespace) -> int:
-    write_page: Callable[[Report, Path], None] = import_module("opcheck.report.html").write
-    write_page(read(options.report), options.output)
+    from opcheck.report.html import write
+
+    write(read(options.report), options.output)
     return 0
 
 
@@ -157,7 +161,3 @@ def _finding(options: argparse.Namespace) -> int:
         return 1
     print(by_id[options.id].text(torch.__version__, seen), end="")
     return int(not seen)
-
-
-def _factor(text: str) -> float:
-    return number(text, 1, sys.float_info.max, "is not a factor; expected a number of at least 1")

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from opcheck.devices.presence import UnknownDevice, chosen_devices
@@ -39,7 +40,8 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
 
 def add_fail_under(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the argument of a command that measures something, such as a share."""
-    parser.add_argument("--fail-under", type=_share, metavar="X", help=f"exit with 1 if the {what} is below, as in 0.9")
+    share = partial(number, least=0, most=1, otherwise="is no share; expected a number from 0 to 1")
+    parser.add_argument("--fail-under", type=share, metavar="X", help=f"exit with 1 if the {what} is below, as in 0.9")
 
 
 def falls_short(options: argparse.Namespace, what: str, reached: float) -> bool:
@@ -49,10 +51,6 @@ def falls_short(options: argparse.Namespace, what: str, reached: float) -> bool:
     if is_below:
         print(f"opcheck: the {what} {reached:.3f} is below {least:g}", file=sys.stderr)
     return is_below
-
-
-def _share(text: str) -> float:
-    return number(text, 0, 1, "is no share; expected a number from 0 to 1")
 
 
 def add_processes(parser: argparse.ArgumentParser, seconds: float) -> None:

@@ -8,6 +8,7 @@ from opcheck.cli.selecting import add_paths, loaded
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
+from opcheck.text import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,5 +31,6 @@ def run(options: argparse.Namespace) -> int:
         problems = [problem for operator in library for problem in unresolved(operator, settings)]
         if problems:
             raise SpecError(problems)
-    print(f"{len(library)} operators, {library.sample_count} samples: no mistakes found")
+    samples = sum(len(operator.samples) for operator in library)
+    print(f"{counted(len(library), 'operator')}, {counted(samples, 'sample')}: no mistakes found")
     return 0

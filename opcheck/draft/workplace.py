@@ -51,6 +51,11 @@ class Deadline:
         return time.process_time() > self.computing or time.monotonic() > self.until
 
 
+def allowing(settings: Settings, package: str) -> Settings:
+    """Return the settings of a project in which drafts may name a package, too."""
+    return settings.model_copy(update={"modules": tuple(dict.fromkeys((*settings.modules, package)))})
+
+
 @dataclass(frozen=True)
 class Workplace:
     """What the processes that draft operators have in common."""
@@ -66,20 +71,6 @@ class Workplace:
     """The device on which operators are called."""
     changes: tuple[str, ...] = ()
     """What importing the target has changed in the process."""
-
-    @classmethod
-    def of(
-        cls,
-        settings: Settings,
-        package: str,
-        budget: float,
-        until: float = float("inf"),
-        journals: Path | None = None,
-        device: DeviceProfile = CPU.profile,
-    ) -> Workplace:
-        """Return that of a project, in which drafts may name a package, too."""
-        modules = tuple(dict.fromkeys((*settings.modules, package)))
-        return cls(settings.model_copy(update={"modules": modules}), budget, until, journals, device)
 
     def enter(self) -> None:
         """Let this process, and those that it starts, import what the drafts name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from opcheck.api.plan import Names
     from opcheck.checks import Context
     from opcheck.planning import Case
     from opcheck.samples.inputs import Inputs
     from opcheck.settings import Settings
     from opcheck.spec import Sample
     from opcheck.spec.library import DeviceClaims
-
-Names = str | Sequence[str] | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from opcheck.pytest_plugin.items import CaseItem, SpecCollector, report_death
 from opcheck.pytest_plugin.options import add_to_pytest, leave_out_addopts
 from opcheck.pytest_plugin.project import PLUGIN, SENT, Plugin
 from opcheck.pytest_plugin.sharding import register_shard
-from opcheck.text import printable
+from opcheck.text import counted, printable
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -151,16 +151,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of pytest-xdist what it need not find out."""
-    node.workerinput[SENT] = node.config.stash[PLUGIN].to_worker()
+    """Tell a worker of pytest-xdist what it need not find out again, or must not draw again."""
+    plugin = node.config.stash[PLUGIN]
+    node.workerinput[SENT] = {"absent": plugin.absent, "order": plugin.order}
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Take over what a worker of pytest-xdist has counted."""
-    counted = getattr(node, "workeroutput", {}).get(SENT)
-    if counted:
-        node.config.stash[PLUGIN].take_over(counted)
+    sent = getattr(node, "workeroutput", {}).get(SENT)
+    if sent:
+        node.config.stash[PLUGIN].take_over(sent)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -246,7 +247,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             say(f"opcheck: {line}")
     skipped = [report.opcheck["reason"] for report in reports if report.opcheck["outcome"] == "skipped"]
     for reason, count in Counter(one for one in skipped if "is not present" in one).most_common():
-        say(f"opcheck: {count} cases skipped: {printable(reason)}", yellow=True)
+        say(f"opcheck: {counted(count, 'case')} skipped: {printable(reason)}", yellow=True)
     for line in plugin.troubles:
         say(f"opcheck: {printable(line)}", red=True)
     if plugin.refused:

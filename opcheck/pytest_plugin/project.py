@@ -72,10 +72,6 @@ class Plugin:
         """The ids of the operators whose modules have been imported."""
         self._described_devices: set[str] = set()
 
-    def to_worker(self) -> dict[str, Any]:
-        """Return what a worker of pytest-xdist need not ask again, or must not draw again."""
-        return {"absent": self.absent, "order": self.order}
-
     def from_worker(self) -> dict[str, Any]:
         """Return what a worker of pytest-xdist has counted."""
         left_out = [[*rule, count] for rule, count in self.left_out.items()]

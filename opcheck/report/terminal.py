@@ -210,7 +210,8 @@ def _blocks(cells: Cells, checks: Sequence[str], console: Console) -> Iterator[T
     for check in checks:
         counts = [column.get(check, Counter()) for column in cells.values()]
         if any(counts):
-            table.add_row(Text(printable(check)), *map(_cell, counts))
+            shown = (_listed(one, " ", MARKS.__getitem__, KINDS) or Text("-", "dim") for one in counts)
+            table.add_row(Text(printable(check)), *shown)
     width = console.measure(table, options=console.options.update(width=1_000_000)).maximum
     if len(cells) == 1 or width <= console.width:
         yield table
@@ -218,8 +219,3 @@ def _blocks(cells: Cells, checks: Sequence[str], console: Console) -> Iterator[T
     columns, half = list(cells.items()), len(cells) // 2
     yield from _blocks(dict(columns[:half]), checks, console)
     yield from _blocks(dict(columns[half:]), checks, console)
-
-
-def _cell(counts: Counter[str]) -> Text:
-    parts = [Text(f"{counts[kind]}{MARKS[kind]}", STYLES[kind]) for kind in KINDS if counts[kind]]
-    return Text(" ").join(parts) if parts else Text("-", "dim")

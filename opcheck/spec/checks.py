@@ -46,17 +46,18 @@ class CheckKind:
     of_disclaimers: bool = False
     """Whether it applies to operators whose spec disclaims something that only this check tests."""
     may_be_wrong: bool = False
-    """Whether an operator whose spec disclaims it may be silently wrong: nothing has to raise."""
+    """Whether an operator whose spec disclaims it may be wrong without raising, as it may of each `feature`."""
     beside_cpu: bool = False
     """Whether it compares a device with the CPU, and so makes no case on the CPU itself."""
     least: Derive = "none"
-    """How much `derive` has to ask for, so that it runs without being named."""
+    """The lowest setting of `derive` at which it runs by default. With a lower one it runs only if it is named."""
     judge: Callable[[Any], Any] | None = None
     """The function that `opcheck.register_check` registered; None for other checks."""
 
     def __post_init__(self) -> None:
         if self.feature:
             object.__setattr__(self, "needs", (*self.needs, self.name))
+            object.__setattr__(self, "may_be_wrong", True)
 
     def claimed(self, operator: Any, supports: Any) -> bool:
         """Tell whether an operator, with what it supports on a device, makes the claim that this check tests."""
@@ -79,7 +80,7 @@ class CheckKind:
         return not self.beside_cpu or device.device_string.partition(":")[0] != "cpu"
 
     def is_wanted(self, derive: Derive) -> bool:
-        """Tell whether it runs without being named, where a project wants so many derived samples."""
+        """Tell whether it runs by default with this setting of `derive`."""
         return EFFORTS.index(derive) >= EFFORTS.index(self.least)
 
     @property
@@ -175,7 +176,6 @@ BUILTIN = (
         "forward, backward and forward mode leave arguments, cotangents, tangents and captured tensors as they are",
         "opcheck.checks.behavior.purity:check",
         feature="arguments, cotangents and captured tensors left as they are",
-        may_be_wrong=True,
         rests_on=("device_consistency",),
     ),
     of_function(
@@ -189,7 +189,6 @@ BUILTIN = (
         "values and gradients do not depend on modes (grad, inference, deterministic), autocast, threads, other calls",
         "opcheck.checks.behavior.context:check",
         feature="independence of modes, autocast, threads and other calls",
-        may_be_wrong=True,
         rests_on=BASIC,
     ),
     of_function(
@@ -205,7 +204,6 @@ BUILTIN = (
         "opcheck.checks.behavior.linearity:check",
         needs=("backward",),
         feature="derivatives that are linear in cotangents and tangents",
-        may_be_wrong=True,
         rests_on=(*BASIC, "context"),
     ),
     of_function(
@@ -214,7 +212,6 @@ BUILTIN = (
         "opcheck.checks.behavior.saved:check",
         needs=("backward",),
         feature="what is kept for backward is guarded against changes in place",
-        may_be_wrong=True,
         rests_on=(*BASIC, "context"),
     ),
     of_function(
@@ -230,7 +227,6 @@ BUILTIN = (
         "opcheck.checks.behavior.aliasing:check",
         needs=("backward",),
         feature="one tensor, or parts of it, in two places; memory shared with outputs",
-        may_be_wrong=True,
         rests_on=(*BASIC, "context"),
     ),
     jacobian(
@@ -340,7 +336,6 @@ BUILTIN = (
         "compiled by torch.compile, the operator gives the same values and gradients",
         "opcheck.checks.behavior.compile:check",
         feature="the same values and gradients under torch.compile",
-        may_be_wrong=True,
         rests_on=(*BASIC, "context"),
         least="thorough",
     ),

@@ -263,11 +263,6 @@ class Library:
     def __len__(self) -> int:
         return len(self.operators)
 
-    @property
-    def sample_count(self) -> int:
-        """The total number of samples."""
-        return sum(len(operator.samples) for operator in self.operators)
-
     def find(self, name: str) -> list[Operator]:
         """Return the operators with this id or name."""
         return [operator for operator in self.operators if name in (operator.id, operator.spec.name)]

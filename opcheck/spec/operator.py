@@ -42,11 +42,6 @@ LARGE = 65536
 """The most elements of a tensor of a sample that is meant to be large."""
 
 
-UNIFORM = ("low", "high")
-NORMAL = ("mean", "std")
-EXPLICIT = ("values",)
-
-
 class Init(Model):
     """The values of a parameter or buffer: uniform, normal, or explicit."""
 
@@ -70,8 +65,8 @@ class Init(Model):
     @model_validator(mode="after")
     def _one_distribution(self) -> "Init":
         written = self.model_fields_set
-        kinds = [kind for kind in (UNIFORM, NORMAL, EXPLICIT) if written & set(kind)]
-        if len(kinds) > 1 or (kinds == [EXPLICIT] and "exclude" in written):
+        kinds = [kind for kind in (("low", "high"), ("mean", "std"), ("values",)) if written & set(kind)]
+        if len(kinds) > 1 or (kinds == [("values",)] and "exclude" in written):
             raise refuse("init mixes distributions", "low and high; or mean and std; or values")
         if self.low is not None and self.high is not None and self.low >= self.high:
             raise refuse(f"low = {self.low:g} is not below high = {self.high:g}")

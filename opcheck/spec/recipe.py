@@ -42,16 +42,15 @@ DtypeName = Annotated[str, AfterValidator(_known_dtype), named("dtype or precisi
 Count = Annotated[int, Field(ge=0)]
 
 
-def nested(value: Any) -> Any:
-    """Turn nested arrays of numbers into tuples and complex tables into complex numbers. Ragged arrays are refused."""
-    return _rows(value, ())
+def nested(value: Any, *, at: tuple[int | str, ...] = ()) -> Any:
+    """Turn nested arrays of numbers into tuples and complex tables into complex numbers. Ragged arrays are refused.
 
-
-def _rows(value: Any, at: tuple[int | str, ...]) -> Any:
+    at: the keys and indices that lead to the value.
+    """
     if isinstance(value, (bool, int, float, complex)):
         return value
     if isinstance(value, (list, tuple)):
-        rows = tuple(_rows(item, (*at, index)) for index, item in enumerate(value))
+        rows = tuple(nested(item, at=(*at, index)) for index, item in enumerate(value))
         if len({_sizes(row) for row in rows}) > 1:
             raise refuse("the rows of values differ in length", "a rectangular array", at=at)
         return rows

@@ -195,7 +195,7 @@ class TestDevices:
 class TestValidate:
     def test_the_number_of_operators_and_samples_is_told(self, cli):
         assert cli("validate").out == "2 operators, 2 samples: no mistakes found\n"
-        assert cli("validate", "specs/good.toml").out == "1 operators, 1 samples: no mistakes found\n"
+        assert cli("validate", "specs/good.toml").out == "1 operator, 1 sample: no mistakes found\n"
 
     def test_names_are_looked_up_where_asked_for(self, cli):
         assert cli("validate", "--resolve").code == 0

@@ -29,7 +29,7 @@ def test_arguments_that_no_spec_has_values_for_are_refused(name, cli, project):
 def test_parameters_that_python_would_give_the_same_name_are_no_obstacle(cli, project):
     project.write("aten.toml", tool["SPEC"].format(name="conv_tbc_backward"))
     run = cli("validate", "--resolve", "aten.toml")
-    assert (run.code, run.out) == (0, "1 operators, 1 samples: no mistakes found\n")
+    assert (run.code, run.out) == (0, "1 operator, 1 sample: no mistakes found\n")
 
 
 def test_a_traceback_is_told(tmp_path, monkeypatch):
