@@ -5,7 +5,7 @@ The functions are differentiable and work under vmap.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -97,3 +97,13 @@ MEMORIES = {
     ),
 }  # fmt: skip
 """The ways to lie in memory, by name."""
+
+
+def overlap(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Tell whether elements of a tensor of some shape and strides may share memory."""
+    extent = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1):
+        if stride < extent:
+            return True
+        extent += stride * (size - 1)
+    return False

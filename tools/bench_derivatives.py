@@ -20,6 +20,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -68,7 +69,7 @@ def shipped(settings: Settings) -> Iterator[tuple[str, list[str], Request]]:
     for (_, dtype), checks in cases.items():
         context = Context(next(iter(checks.values())), settings, (), CPU)
         for sample in context.case.samples:
-            request = context.subject(sample).request.with_(undefined_grad=False, non_contiguous=(False,))
+            request = replace(context.subject(sample).request, undefined_grad=False, non_contiguous=(False,))
             if request.leaves and all(leaf.layout is torch.strided for leaf in request.leaves):
                 yield dtype, [check for check in CHECKS if check in checks], request
 

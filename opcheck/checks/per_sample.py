@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.expected_failures import covers
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import (
     HOLDS,
@@ -88,7 +87,7 @@ class PerSample:
         known = [expect for expect in context.case.expectations if is_about(expect, sample.name)]
 
         def is_expected(verdict: Verdict) -> bool:
-            return any(covers(expect, verdict) for expect in known)
+            return any(verdict.is_expected_by(expect) for expect in known)
 
         verdict = answer(replace(subject, expected=True) if known else subject, self.judge)
         if known and not (verdict.passed or is_expected(verdict)):

@@ -49,9 +49,8 @@ def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> li
     for node in nodes:
         _watch(node, gradients)
     differentiable = [output for output in outputs if output.requires_grad]
-    if differentiable:
-        cotangents = [torch.ones_like(output) for output in differentiable]
-        torch.autograd.grad(differentiable, leaves, cotangents, allow_unused=True)
+    cotangents = [torch.ones_like(output) for output in differentiable]
+    torch.autograd.grad(differentiable, leaves, cotangents, allow_unused=True)
     return gradients
 
 

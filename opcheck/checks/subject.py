@@ -260,10 +260,6 @@ class Context:
         )  # fmt: skip
 
 
-def _has_numbers(output: Tensor) -> bool:
-    return not output.numel() or bool(output.isfinite().any())
-
-
 @dataclass(frozen=True)
 class OutputInfo:
     """What is known about the outputs under test without keeping them."""
@@ -346,7 +342,8 @@ class Subject:
         exceptions.
         """
         outputs = self.function.tested(self.result)
-        if self.function.outputs.apply == "finite" and not any(map(_has_numbers, flatten(self.result))):
+        is_finite = (not output.numel() or bool(output.isfinite().any()) for output in flatten(self.result))
+        if self.function.outputs.apply == "finite" and not any(is_finite):
             raise Untestable('no output is finite anywhere: outputs.apply = "finite" leaves nothing to test')
         count, most = sum(output.numel() for output in outputs), self.context.settings.max_outputs
         if count > most:

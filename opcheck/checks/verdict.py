@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from opcheck.planning.expectations import Kind, fits, is_about
 from opcheck.spec.checks import CheckKind
+from opcheck.spec.claims import Expect
 from opcheck.spec.library import Sample
 from opcheck.text import class_of, message_of, shortened
 
@@ -67,6 +69,17 @@ class Verdict:
     def is_failure(self) -> bool:
         """Whether the claim was judged, and does not hold."""
         return not (self.passed or self.is_error or self.inconclusive or self.blocked)
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of outcome that it leads to, if it has not passed."""
+        if self.blocked:
+            return "blocked"
+        return "inconclusive" if self.inconclusive else "error" if self.is_error else "failed"
+
+    def is_expected_by(self, expect: Expect) -> bool:
+        """Tell whether an expectation covers it, if it has not passed: its sample, its kind, and its text."""
+        return is_about(expect, self.sample) and fits(expect, self.kind, f"{self.title}\n{self.detail}")
 
     def text(self) -> str:
         """Return the verdict as several lines of text."""

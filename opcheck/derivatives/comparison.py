@@ -68,7 +68,7 @@ class Comparison:
     def numerical(self) -> Measured:
         """What is compared, by differences."""
         directions, mode = self.directions, self.mode
-        at = partial(self.point.numerical, looped=self.looped)
+        at = self.differences.at
         return Measured(
             directions.measured(self.slopes, mode), cache(lambda step: directions.measured(at(step), mode)),
             self.numbers, self.point.unit,
@@ -217,15 +217,13 @@ class Comparison:
     @cached_property
     def at_kink(self) -> Tensor:
         """The same in the form of the comparison."""
-        if not self.has_kink:
-            return self.excess < 0
         return self.directions.reached(self.kinky, self.mode)
 
     @cached_property
     def small(self) -> Tensor:
         """The entries that are wrong although they are below `atol`."""
         if bool(((self.excess > 0) & ~self.at_kink).any()):
-            return self.excess < 0  # it is wrong anyway, and further steps take many calls
+            return torch.zeros_like(self.at_kink)  # it is wrong anyway, and further steps take many calls
         return self.numerical.wrong_below_atol(self.analytical) & (self.excess == 0)
 
     @cached_property
@@ -260,11 +258,3 @@ class Comparison:
         bound = self.numbers.atol * float(mix @ lengths) + self.numbers.rtol * (mix @ rows.abs())
         within = self.looped and not bool((beyond_bound(off, bound) > 0).any())
         return 0.0 if within else float(off.max())
-
-
-def along_one(point: Point, mode: Mode, numbers: Numbers) -> Comparison:
-    """Return J u by forward mode, or v^T J u by reverse mode, beside the numerical one for random u and v.
-
-    They take a few ordinary calls, where the whole Jacobian takes a batch of them.
-    """
-    return Comparison.of(point.along_one, mode, numbers, looped=True)

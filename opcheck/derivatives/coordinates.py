@@ -12,6 +12,8 @@ from math import prod
 import torch
 from torch import Tensor
 
+from opcheck.strides import overlap
+
 
 def real_size(tensor: Tensor) -> int:
     """Return the number of real coordinates: one for each element, or two for complex dtypes."""
@@ -103,14 +105,7 @@ def _in_memory_of(values: Tensor, like: Tensor, rows: Sequence[int]) -> Tensor:
 
 def shares_memory(tensor: Tensor) -> bool:
     """Tell whether elements of a tensor may overlap in memory, as in an expanded tensor."""
-    if tensor.is_contiguous():
-        return False
-    extent = 1
-    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):
-        if stride < extent:
-            return True
-        extent += stride * (size - 1)
-    return False
+    return not tensor.is_contiguous() and overlap(tensor.shape, tensor.stride())
 
 
 def parts(matrix: Tensor, sizes: Iterable[int], dim: int = 0) -> tuple[Tensor, ...]:

@@ -21,7 +21,7 @@ def probe(size: int, number: int = 0) -> Tensor:
     return (_few if size <= FEW else _many)(size, number).clone()
 
 
-FIRST: dict[Side, int] = {"inputs": 100, "outputs": 200, "nearby": 300}
+FIRST: dict[Side, int] = {"inputs": 100, "outputs": 200, "nearby": 400}
 """The number of the first random direction of each side."""
 FEW = 512
 """Up to how many numbers the directions of all samples are kept; of longer ones, those of one sample."""
@@ -49,15 +49,8 @@ def directions(size: int, count: int | None = None, side: Side = "inputs") -> Te
     """
     if count is None:
         return torch.eye(size, dtype=torch.float64)
-    return (_few_directions if size <= FEW else _directions)(size, count, side).clone()
-
-
-def _directions(size: int, count: int, side: Side) -> Tensor:
     numbers = torch.stack([probe(size, FIRST[side] + number) for number in range(count)])
     return (numbers + torch.where(numbers < 0, -1.0, 1.0)) / 2
-
-
-_few_directions = lru_cache(maxsize=256)(_directions)
 
 
 def without(direction: Tensor, missing: Collection[int], sizes: Iterable[int]) -> Tensor:

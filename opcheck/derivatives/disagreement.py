@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isfinite
 from typing import Any, Literal
 
@@ -179,7 +180,7 @@ class Pair:
 
     def worst(self, most: int = 5) -> list[Entry]:
         """Return the entries that exceed their tolerance most. Of an element of a complex leaf it is the worse part."""
-        ranked = torch.where(self._worse_parts(), self.excess, 0.0).flatten()
+        ranked = self._ranked.flatten()
         order = ranked.argsort(descending=True, stable=True)[:most].tolist()
         return [self.entry(*divmod(k, self.excess.shape[1])) for k in order if ranked[k] > 0]
 
@@ -187,8 +188,7 @@ class Pair:
         """Return the worst entry and its surroundings, or None if no entry exceeds its tolerance."""
         if not bool((self.excess > 0).any()):
             return None
-        ranked = torch.where(self._worse_parts(), self.excess, 0.0)
-        row, column = divmod(int(ranked.argmax()), ranked.shape[1])
+        row, column = divmod(int(self._ranked.argmax()), self.excess.shape[1])
         (i, own_row), (j, own_column) = located(row, self.outputs), located(column, self.leaves)
         matrices = self.numerical, self.analytical, self.excess
         n, a, excess = (blocks(matrix, self.outputs, self.leaves)[i][j] for matrix in matrices)
@@ -202,8 +202,9 @@ class Pair:
         n, a = float(self.numerical[row, column]), float(self.analytical[row, column])
         return self.names.entry(row, column, n, a, self.outputs, self.leaves)
 
-    def _worse_parts(self) -> Tensor:
-        """Return a mask that leaves out the better part of each entry of a complex leaf."""
+    @cached_property
+    def _ranked(self) -> Tensor:
+        """The excess, without that of the better part of each entry of a complex leaf."""
         off = (self.analytical - self.numerical).abs().nan_to_num(nan=float("inf"))
         worse = torch.ones_like(off, dtype=torch.bool)
         for leaf, own, mask in zip(
@@ -212,13 +213,17 @@ class Pair:
             if leaf.is_complex():
                 real, imag = own[:, ::2], own[:, 1::2]
                 mask[:, ::2], mask[:, 1::2] = real >= imag, real < imag
-        return worse
+        return torch.where(worse, self.excess, 0.0)
 
 
-def _window(numerical: Tensor, analytical: Tensor, row: int, column: int, radius: int = 2) -> str:
+RADIUS = 2
+"""How many rows and columns on each side of an entry are shown."""
+
+
+def _window(numerical: Tensor, analytical: Tensor, row: int, column: int) -> str:
     """Return both matrices around an entry, side by side, the entry marked."""
-    rows = range(max(0, row - radius), min(numerical.shape[0], row + radius + 1))
-    columns = range(max(0, column - radius), min(numerical.shape[1], column + radius + 1))
+    rows = range(max(0, row - RADIUS), min(numerical.shape[0], row + RADIUS + 1))
+    columns = range(max(0, column - RADIUS), min(numerical.shape[1], column + RADIUS + 1))
 
     def line(matrix: Tensor, r: int) -> str:
         cells = []

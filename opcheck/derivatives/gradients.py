@@ -160,17 +160,14 @@ def attributes(point: Point, request: Request) -> Disagreement | None:
     """
     outputs = point.graph()
     gradients = vjp(outputs, point.leaves, tuple(torch.ones_like(output) for output in outputs))
-    for index, (gradient, leaf) in enumerate(zip(gradients, point.leaves, strict=True)):
+    for name, gradient, leaf in zip(Names.of(point.function, request).leaves, gradients, point.leaves, strict=True):
         for what in ("dtype", "shape", "device", "layout"):
             got, expected = getattr(gradient, what), getattr(leaf, what)
             if got != expected and not (what == "layout" and got is torch.strided):
-                name = Names.of(point.function, request).leaves[index]
                 return Disagreement(f"the gradient of {name} has the {what} {got}, not {expected}")
         if gradient.is_sparse and leaf.is_sparse and gradient.sparse_dim() != leaf.sparse_dim():
-            name = Names.of(point.function, request).leaves[index]
-            return Disagreement(
-                f"the gradient of {name} has {gradient.sparse_dim()} sparse dimensions, not {leaf.sparse_dim()}"
-            )
+            dims, own = gradient.sparse_dim(), leaf.sparse_dim()
+            return Disagreement(f"the gradient of {name} has {dims} sparse dimensions, not {own}")
     return None
 
 

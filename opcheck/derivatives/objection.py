@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import torch
 
 from opcheck.derivatives import by_torch
 from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.comparison import along_one
+from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.contradiction import contradiction
 from opcheck.derivatives.contradiction import lost_digits as lost_digits_of
 from opcheck.derivatives.coordinates import same
@@ -54,7 +53,6 @@ LEFT_OUT_BY_TORCH = {"backward": memory_of_cotangents, "grad_dtypes": attributes
 """What torch's functions leave out of a claim."""
 
 
-@lru_cache(maxsize=64)
 def derivative_named(name: str) -> tuple[tuple[Step, ...], Mode] | None:
     """Return which derivative a name stands for, and by which mode its Jacobian is taken; None if it is no Jacobian.
 
@@ -98,7 +96,7 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
             return _of_pullback(on_dense_elements(point), request, mode)
         is_dense = all(leaf.layout is torch.strided for leaf in request.leaves)
         if name in FURTHER and name not in request.whole and is_dense:
-            one = along_one(derivative, mode, request.numbers)
+            one = Comparison.of(derivative.along_one, mode, request.numbers, looped=True)
             if one.holds_closely:
                 return None
             if request.expected and one.is_far_off:  # ordinary calls: no confirmation is needed

@@ -202,11 +202,6 @@ class Point:
         return max((torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point() or t.is_complex()), default=0.0)
 
     @property
-    def chunk(self) -> int:
-        """How many points to evaluate at once."""
-        return self.coverage.chunk(self.size)
-
-    @property
     def extent(self) -> Extent:
         """How much of the Jacobian is compared."""
         return self.directions.extent
@@ -267,7 +262,8 @@ class Point:
         points = self.coordinates + steps(along, step)
         try:
             with torch.no_grad():
-                slopes = differences(batched(self.surrogate.rows, points, self.leaves, self.chunk), step)
+                values = batched(self.surrogate.rows, points, self.leaves, self.coverage.chunk(self.size))
+                slopes = differences(values, step)
         except Exception:  # it cannot be batched
             return None
         return slopes if same(slopes.base, self.base, 1e-6, 1e-6) else None
@@ -363,7 +359,7 @@ class Point:
             like = points = tuple(leaf.detach() for leaf in self.leaves)
             push = autodiff.Pushforward(autodiff.transformed(self.function), transform=True)
             vmapped = torch.func.vmap(lambda *t: push(*points, *t), randomness="same")
-        return batched(vmapped, directions, like, self.chunk)
+        return batched(vmapped, directions, like, self.coverage.chunk(self.size))
 
     def by_jacobian(self, mode: Mode, directions: Tensor) -> Tensor:
         """Return the same, or the product of a single vector: from the Jacobian if it is whole, else one by one."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from opcheck.planning.case import Case
 from opcheck.planning.selection import is_named
@@ -10,6 +12,16 @@ from opcheck.spec.claims import Expect
 from opcheck.spec.device_profile import DeviceProfile, DeviceWhen
 from opcheck.spec.library import Operator, Sample, names_of
 from opcheck.spec.versions import torch_meets
+
+Kind = Literal["failed", "error", "inconclusive", "blocked"]
+"""The kinds of outcomes of failures."""
+MET_BY: dict[str, Kind] = {
+    "fail": "failed",
+    "flaky": "failed",
+    "error": "error",
+    "inconclusive": "inconclusive",
+}
+"""The kind of failure that each expected outcome stands for; skip stands for none."""
 
 
 def expectations_of(operator: Operator, device: DeviceProfile) -> tuple[Expect, ...]:
@@ -48,6 +60,12 @@ def is_about(expect: Expect, sample: str | None) -> bool:
     if expect.when.sample is None:
         return True
     return sample is not None and any(expect.when.matches(sample=name) for name in names_of(sample))
+
+
+def fits(expect: Expect, kind: Kind, text: str) -> bool:
+    """Tell whether an expectation is met by a failure of a kind, with a text."""
+    kind = "failed" if kind == "blocked" else kind  # it follows from a failure
+    return MET_BY.get(expect.outcome) == kind and (expect.match is None or bool(re.search(expect.match, text)))
 
 
 def samples_to_run(case: Case) -> tuple[Sample, ...]:

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from opcheck.checks.expected_failures import covers, fits, kind_of
 from opcheck.checks.verdict import Verdict, cannot
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import expectations_of, holding_in, is_about, matching
+from opcheck.planning.expectations import expectations_of, fits, holding_in, is_about, matching
 from opcheck.running.outcome import Outcome
 from opcheck.spec.claims import Expect
 from opcheck.spec.device_profile import DeviceExpect
@@ -73,7 +72,7 @@ def _expecting(case: Case, verdict: Verdict, conditions: Mapping[str, str]) -> E
     if verdict.blocked:
         every = holding_in(expectations_of(case.operator, case.device), conditions)
         expects += matching(every, verdict.blocked, case.variant.kind, case.device.name, case.dtype)
-    return next((expect for expect in expects if covers(expect, verdict)), None)
+    return next((expect for expect in expects if verdict.is_expected_by(expect)), None)
 
 
 UNMET = {
@@ -91,7 +90,7 @@ def _unmet(expect: Expect, verdicts: Sequence[Verdict]) -> str:
     """
     if expect.outcome not in UNMET:
         return ""
-    met = {verdict.sample for verdict in verdicts if not verdict.passed and covers(expect, verdict)}
+    met = {verdict.sample for verdict in verdicts if not verdict.passed and verdict.is_expected_by(expect)}
     if expect.when.sample is None:
         return "" if met else f"{UNMET[expect.outcome]}: {expect.reason}"
     tested = dict.fromkeys(v.sample for v in verdicts if v.applies and is_about(expect, v.sample))
@@ -114,9 +113,7 @@ def _failed(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]
     failures = in_order(failures)
     first, message = failures[0], _message(case, failures, verdicts)
     cause = {"blocked_by": first.blocked} if first.blocked else {}
-    outcome = Outcome.of(
-        case, kind_of(first), first.title, message, **{"sample": first.sample, **first.fields, **cause}
-    )
+    outcome = Outcome.of(case, first.kind, first.title, message, **{"sample": first.sample, **first.fields, **cause})
     sample = next((sample for sample in case.samples if sample.name == first.sample), None)
     return outcome if sample is None else outcome.at(sample)
 
@@ -155,7 +152,7 @@ def in_order(failures: Sequence[Verdict]) -> list[Verdict]:
 
 def _weight(verdict: Verdict) -> tuple[int, int, int]:
     ranks, entries = [_rank(finding) for finding in _findings(verdict)], verdict.fields.get("entries")
-    return WEIGHT.get(kind_of(verdict), 1), max(ranks, default=0), entries if isinstance(entries, int) else 0
+    return WEIGHT.get(verdict.kind, 1), max(ranks, default=0), entries if isinstance(entries, int) else 0
 
 
 def _rank(finding: dict[str, Any]) -> int:

@@ -138,7 +138,7 @@ def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ..
         # Eigenvectors and singular vectors have phases; eigenvalues, which have one dimension less, have none.
         "gauge_invariant": lambda output: _abs(output) if output.dim() == most else output,
         "finite": _finite,
-        "to_dense": lambda output: output if _is_strided(output) else output.to_dense(masked_grad=masked),
+        "to_dense": lambda output: output if output.layout is torch.strided else output.to_dense(masked_grad=masked),
         "values": _values,
     }
     return tuple(map(maps[spec.apply], outputs))
@@ -174,13 +174,9 @@ def _finite(output: Tensor) -> Tensor:
 
 
 def _values(output: Tensor) -> Tensor:
-    if _is_strided(output):
+    if output.layout is torch.strided:
         return output
     return (output.coalesce() if output.layout is torch.sparse_coo else output).values()
-
-
-def _is_strided(output: Tensor) -> bool:
-    return output.layout is torch.strided
 
 
 def differentiable(outputs: Iterable[Tensor]) -> tuple[Tensor, ...]:

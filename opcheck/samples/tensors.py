@@ -24,6 +24,7 @@ from opcheck.samples.structures import STRUCTURES
 from opcheck.samples.through import THROUGH
 from opcheck.spec.dtypes import FOLLOWING, complex_of, real_of
 from opcheck.spec.recipe import Tensor as Recipe
+from opcheck.strides import overlap
 
 Through = Callable[[Tensor], Tensor]
 Offsets = dict[tuple[int, ...], Tensor]
@@ -157,18 +158,8 @@ class Given:
 
 def laid_out(values: Tensor, strides: Sequence[int]) -> Tensor:
     """Return a copy of a strided tensor with the given strides, or a contiguous one if elements would overlap."""
-    if not values.numel() or _overlap(values.shape, strides):
+    if not values.numel() or overlap(values.shape, strides):
         return values.clone(memory_format=torch.contiguous_format)
     extent = 1 + sum((size - 1) * stride for size, stride in zip(values.shape, strides, strict=True))
     memory = torch.zeros(extent, dtype=values.dtype, device=values.device)
     return memory.as_strided(values.shape, strides).copy_(values)
-
-
-def _overlap(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Tell whether two elements may share memory."""
-    reach = 0
-    for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1):
-        if stride <= reach:
-            return True
-        reach += (size - 1) * stride
-    return False

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from opcheck.derivatives.autodiff import Primal
-from opcheck.derivatives.comparison import along_one
+from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 
@@ -15,7 +15,7 @@ MODES = pytest.mark.parametrize("mode", ["reverse", "forward"])
 def is_settled(function, mode, *leaves):
     point = Point(Primal(lambda *own: (function(*own),), (0,)), tuple(leaf.requires_grad_() for leaf in leaves))
     try:
-        comparison = along_one(point, mode, DOUBLE)
+        comparison = Comparison.of(point.along_one, mode, DOUBLE, looped=True)
     except torch.linalg.LinAlgError:  # its backward refuses the point
         return False
     return not comparison.holds_closely and comparison.is_settled

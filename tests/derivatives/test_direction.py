@@ -5,7 +5,7 @@ import torch
 from operators import awkward, orders
 
 from opcheck.derivatives.autodiff import Primal, Pullback, Pushforward
-from opcheck.derivatives.comparison import along_one
+from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import BY_PRECISION, DOUBLE
 
@@ -20,6 +20,10 @@ def leaf(*shape, dtype=torch.float64, seed=0):
 
 def evidence(function, *leaves):
     return Point(Primal(lambda *x: (function(*x),), (0,)), leaves)
+
+
+def along_one(point, mode, numbers):
+    return Comparison.of(point.along_one, mode, numbers, looped=True)
 
 
 @BOTH

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from opcheck.derivatives import Numbers, Request
+from opcheck.settings import Settings
 
 PATH = Path(__file__).resolve().parent.parent.parent / "tools" / "bench_derivatives.py"
 
@@ -48,6 +49,15 @@ def test_ratios_are_those_of_sums(bench):
     assert bench.ratios(times)["opcheck_over_fast"] == 1.0
     assert bench.ratios(times)["opcheck_over_slow"] == 0.25
     assert bench.ratios(times, lambda label, check: label == "a")["opcheck_over_fast"] == 0.5
+
+
+def test_samples_of_the_library_come_with_their_checks(bench):
+    dtype, checks, request = next(bench.shipped(Settings.find()))
+    assert dtype in bench.DTYPES
+    assert set(checks) <= set(bench.CHECKS)
+    assert not request.undefined_grad
+    assert request.non_contiguous == (False,)
+    assert all(str(leaf.dtype) == f"torch.{dtype}" for leaf in request.leaves)
 
 
 @pytest.mark.nightly

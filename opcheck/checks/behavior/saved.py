@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -96,17 +95,13 @@ def _collections() -> int:
 def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
     """Call the operator. Return the call, and the arguments and outputs that may be written to, with names."""
     leaves = copies(subject.leaves)
-    slots = subject.inputs.fill(leaves, change=_copied)
+    slots = subject.inputs.fill(leaves, change=lambda item: item.clone() if isinstance(item, Tensor) else item)
     own = {id(part) for part in parts([*slots])}  # objects may hold tensors that are not those of the call
     args, kwargs = built(slots[0]), built(slots[1])
     call = Call(leaves, subject.function.tested(subject.function.called(args, kwargs)))
     tensors = [item for item in tensors_among(args, kwargs) if id(item[1]) in own]
     tensors += [(f"output {index}", output) for index, output in enumerate(call.outputs)]
     return call, [item for item in tensors if item[1].layout is torch.strided and item[1].numel()]
-
-
-def _copied(item: Any) -> Any:
-    return item.clone() if isinstance(item, Tensor) else item
 
 
 def _change(tensor: Tensor) -> bool:

@@ -34,6 +34,8 @@ WITHOUT_A_GRAPH = ("backward", "forward_ad", "batched_forward_grad")
 
 
 OF_COARSE = "take {} out of dtypes.forward, or state tolerance.eps, atol and rtol as for float32"
+MOST_LINES = 40
+"""How many lines of an explanation are shown."""
 INCONCLUSIVE = ("inconclusive", "coarse")
 """Kinds of disagreement that do not tell whether a derivative is wrong."""
 
@@ -101,7 +103,9 @@ NARROWER = (
 
 def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
     kind = subject.case.kind
-    title, rest = f"{kind.name}: {_first_line(contradiction.text)}", _rest(contradiction.text)
+    first, *others = [line for line in contradiction.text.splitlines() if line.strip()]
+    title = f"{kind.name}: {first.strip()[:300]}"
+    rest = "\n".join(others[:MOST_LINES] + (["..."] if len(others) > MOST_LINES else []))
     if contradiction.kind in INCONCLUSIVE:
         if contradiction.kind == "coarse":
             rest, fields = OF_COARSE.format(subject.case.dtype), remedy("dtypes.forward", f"-{subject.case.dtype}")
@@ -146,15 +150,9 @@ def _headline(check: str, claim: str) -> str:
 
 def _fields(mismatch: Mismatch, contradiction: Disagreement) -> dict[str, Any]:
     worst = mismatch.worst
-    fields: dict[str, Any] = {
-        "output": worst.output,
-        "leaf": worst.leaf,
-        "row": mismatch.row,
-        "column": mismatch.column,
-    }
-    fields |= {"numerical": worst.numerical, "analytical": worst.analytical}
-    fields |= {"wrong": mismatch.wrong, "entries": mismatch.entries}
-    fields |= {"name": worst.name, "leaf_name": worst.leaf_name}
+    of_entry = ("output", "leaf", "numerical", "analytical", "name", "leaf_name")
+    fields: dict[str, Any] = {key: getattr(worst, key) for key in of_entry}
+    fields |= {key: getattr(mismatch, key) for key in ("row", "column", "wrong", "entries")}
     if contradiction.findings:
         fields["diagnosis"] = [asdict(finding) for finding in contradiction.findings]
     if contradiction.worst:
@@ -164,16 +162,6 @@ def _fields(mismatch: Mismatch, contradiction: Disagreement) -> dict[str, Any]:
 
 def _jacobians(contradiction: Disagreement) -> dict[str, Any]:
     return {"jacobians": pictured(contradiction.pair)} if contradiction.pair is not None else {}
-
-
-def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:300] if lines else "no explanation"
-
-
-def _rest(text: str, most: int = 40) -> str:
-    lines = [line for line in text.splitlines() if line.strip()][1:]
-    return "\n".join(lines[:most] + (["..."] if len(lines) > most else []))
 
 
 check = PerSample(compared)

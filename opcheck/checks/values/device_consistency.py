@@ -83,16 +83,12 @@ def _difference(one: Tensor, other: Tensor, device: torch.device) -> str:
     """Return how a result on a device differs from that on the CPU, values aside; an empty string if it does not."""
     if one.device != device:
         return f"is on {one.device}, not on {device}"
-    here, there = _attributes(one), _attributes(other)
-    for what, value in here.items():
-        if value != there[what]:
-            return f"has the {what} {value}, on the CPU {there[what]}"
+    for what in ("dtype", "layout", "shape"):
+        here, there = getattr(one, what), getattr(other, what)
+        if here != there:
+            shown = (list(each) if what == "shape" else each for each in (here, there))
+            return "has the {} {}, on the CPU {}".format(what, *shown)
     return ""
-
-
-def _attributes(tensor: Tensor) -> dict[str, object]:
-    """Return what results have in common on all devices."""
-    return {"dtype": tensor.dtype, "layout": tensor.layout, "shape": list(tensor.shape)}
 
 
 def _strides(tensor: Tensor) -> list[int]:

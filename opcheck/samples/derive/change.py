@@ -12,11 +12,6 @@ from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import mapped
 
 
-def nothing() -> Iterator[Derived]:
-    """Yield no sample."""
-    yield from ()
-
-
 @dataclass(frozen=True)
 class Derived:
     """A sample that was derived from a written one."""
@@ -24,7 +19,7 @@ class Derived:
     what: str
     """What was varied, as in "size 3 -> 17"."""
     sample: Sample
-    apart: Callable[[], Iterator[Derived]] = field(default=nothing, repr=False, compare=False)
+    apart: Callable[[], Iterator[Derived]] = field(default=lambda: iter(()), repr=False, compare=False)
     """What to try where the operator refuses it: what changes together changes one by one."""
 
     def called(self, name: str) -> Derived:
