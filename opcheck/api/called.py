@@ -13,9 +13,9 @@ from torch import Tensor
 from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload, OpOverloadPacket
 
+from opcheck.samples.leaves import Given
 from opcheck.samples.modules import ModuleCall, uninitialized
 from opcheck.samples.results import leaves_of
-from opcheck.samples.tensors import Given
 from opcheck.spec import dtypes as names
 from opcheck.spec.claims import Dtypes, Supports
 from opcheck.spec.document import Document, shown

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 J = TypeVar("J", bound="Judge")
 Rule = Literal["values", "derivative", "one"]
-"""Those of planning, but `every`: in dtypes that a spec does not claim, an operator has nothing to be judged by."""
+"""The rules of planning, without `every`: a check of a plugin cannot judge dtypes that a spec does not claim."""
 
 
 @overload

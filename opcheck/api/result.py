@@ -46,7 +46,7 @@ class CheckReport:
         """The outcomes of checks that failed or could not test anything."""
         bad = tuple(outcome for outcome in self.outcomes if outcome.outcome not in HELD)
         within = tuple(outcome for outcome in bad if not outcome.fields.get("out_of_reach"))
-        return bad if len(bad) == len(self.outcomes) else within  # of what torch cannot be asked alone, nothing held
+        return bad if len(bad) == len(self.outcomes) else within  # torch can be asked about none: nothing held
 
     @property
     def by_check(self) -> dict[str, tuple[Outcome, ...]]:

@@ -10,7 +10,6 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from opcheck.cli.output import say, terminated_as_interrupt
 from opcheck.cli.selecting import (
     RequestError,
     add_fail_under,
@@ -21,6 +20,7 @@ from opcheck.cli.selecting import (
     one_device,
     selection,
 )
+from opcheck.cli.stdout import say, terminated_as_interrupt
 from opcheck.planning.planner import rule_against
 from opcheck.pytest_plugin.options import add_options, seed
 from opcheck.settings import Settings
@@ -131,7 +131,7 @@ def _print(measured: Sequence[Measured], lost: Mapping[str, str], proofs: Sequen
     for one in measured:
         met, survived, unreachable = (len(one.those(state)) for state in ("met", "survived", "unreachable"))
         if not one.answers:
-            say(f"{one.operator:{width}}      -  nothing is claimed that a mutant could have wrong")
+            say(f"{one.operator:{width}}      -  no derivative is claimed, so there is nothing to mutate")
             continue
         say(f"{one.operator:{width}}  {score([one]):5.3f}  {met:5}  {survived:8}  {unreachable:11}")
         for answer in one.those("survived"):

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from opcheck.cli.output import say, terminated_as_interrupt
 from opcheck.cli.selecting import RequestError, add_count, duration, one_device
+from opcheck.cli.stdout import say, terminated_as_interrupt
 from opcheck.devices.presence import ask
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import FOLDER, Settings

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from opcheck.cli.output import say
+from opcheck.cli.stdout import say
 from opcheck.pytest_plugin.options import number
 from opcheck.report.annotations import MOST, github_annotations
 from opcheck.report.content import Report, ReportError

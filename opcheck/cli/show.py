@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from itertools import groupby
 
-from opcheck.cli.output import say
 from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection
+from opcheck.cli.stdout import say
 from opcheck.planning import plan
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings

@@ -25,9 +25,11 @@ from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, EXPLAINED, ROUNDE
 NEARBY = (0.7, 1.3, 1.9)
 """Multiples of the step, one for each point nearby, that show whether a derivative can be told."""
 BY_CHANCE = 3
-"""How many times the largest unsteadiness of any entry one may be off by: of thousands, some move little by chance."""
+"""How many times the largest variation of any entry between points nearby an entry may be off by: among thousands of
+entries, some vary little by chance."""
 CLOSE = 0.01
-"""The part of the tolerance that is left to a product with a random direction, which adds up what many entries say."""
+"""The share of rtol that is allowed for a product with a random direction: a sum of many entries must agree more
+closely than one."""
 
 
 @dataclass(frozen=True)
@@ -169,12 +171,12 @@ class Comparison:
 
     @property
     def _noise(self) -> Tensor:
-        """What both may differ by, judged by how far that moves between points less than a step away, at other steps.
+        """The difference that numerical noise explains, from how much it varies between points less than a step away.
 
         Between eigenvalues that are equal up to rounding, or behind a matrix that is singular up to rounding, there is
-        no derivative to tell in this arithmetic. It is infinite for an entry that differs nearby by numbers that move
-        as much as they are: at the point itself it may be off by more, such as by 1 / 1e-15. It is 0 if what both
-        differ by is another number at the same point: that is no matter of its place.
+        no derivative to tell in this arithmetic. It is infinite where the difference varies by as much as its own size:
+        at the point itself it may be larger, such as 1 / 1e-15. It is 0 if computing the difference again at the same
+        point gives another one.
         """
         own, eps = self.difference, self.numbers.eps
         if not same(self._off_at(self.point.coordinates, eps), own, 1e-6, 1e-6):

@@ -61,7 +61,7 @@ def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement |
     return Disagreement("the Jacobians differ", "wrong", pair.mismatch(), (), tuple(pair.worst()))
 
 
-def lost_digits(point: Point, mode: Mode, request: Request) -> Disagreement | None:
+def digits_lost(point: Point, mode: Mode, request: Request) -> Disagreement | None:
     """Return that a Jacobian within the tolerance has lost digits, if differences can tell; else None."""
     for looped in (False, True):  # what the batch objects to is confirmed one by one
         comparison = Comparison.of(point, mode, request.numbers, looped)

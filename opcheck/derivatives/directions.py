@@ -127,8 +127,9 @@ class Random(Directions):
         return (self.cotangents.square() @ matrix.square()).sqrt() if sizes else self.cotangents @ matrix
 
 
-COTANGENTS = 8
-"""The fewest cotangents if there are inputs that slices have in common: their gradients are sums over slices."""
+LEAST_COTANGENTS = 8
+"""The least number of cotangents where slices share an input: its gradient is a sum over slices, in which errors may
+cancel."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ class Colors(Directions):
             shared = shared or own < slices
         self.of_outputs = size[0] // slices
         """How many colors the outputs have."""
-        self.turns = -(-COTANGENTS // self.of_outputs) if shared else 1
+        self.turns = -(-LEAST_COTANGENTS // self.of_outputs) if shared else 1
         """How many cotangents there are for each of them."""
 
     @cached_property

@@ -26,7 +26,8 @@ from opcheck.strides import MEMORIES
 from opcheck.text import class_of, message_of
 
 REPEATS = 7
-"""How often backward is repeated to see whether it is random. What differs once in ten times shows in most samples."""
+"""How often backward is repeated to see whether it is random. A pass that differs one time in ten is caught at
+about half of the samples (1 - 0.9**7 = 0.52)."""
 
 KEPT = "with retain_graph=True a graph is used again: backward must leave what forward has saved as it is"
 

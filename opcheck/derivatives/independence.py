@@ -47,7 +47,7 @@ def independent_axes(
 def _is_independent(
     axes: Sequence[Axis], slopes: Callable[[Tensor, float], Differences], unit: float, leaves: Tensors, outputs: Tensors
 ) -> bool:
-    """Tell whether slices of a leaf that are moved by other amounts change by as much, and by nothing of each other."""
+    """Tell whether scaling a slice of a direction scales the same slice of the derivative by as much, and no other."""
     along, scales = [], []
     for k, leaf in enumerate(leaves):
         before, after = (sum(map(real_size, part)) for part in (leaves[:k], leaves[k + 1 :]))

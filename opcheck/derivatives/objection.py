@@ -10,8 +10,7 @@ from opcheck.derivatives import by_torch
 from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.by_torch import CannotAsk
 from opcheck.derivatives.comparison import Comparison
-from opcheck.derivatives.contradiction import contradiction
-from opcheck.derivatives.contradiction import lost_digits as lost_digits_of
+from opcheck.derivatives.contradiction import contradiction, digits_lost
 from opcheck.derivatives.coordinates import same
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.gradients import (
@@ -26,7 +25,7 @@ from opcheck.derivatives.gradients import (
 from opcheck.derivatives.point import Point, Step
 from opcheck.derivatives.request import Extent, Request
 from opcheck.derivatives.sparse import DependsOnPattern, are_movable, of_elements
-from opcheck.derivatives.uncertainty import lets_wrong_sign_pass as excused_by
+from opcheck.derivatives.uncertainty import excuse_wrong_sign
 
 FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
     "backward": ((), "reverse"),
@@ -144,7 +143,7 @@ def _is_of_pullback(name: str) -> bool:
 def lost_digits(name: str, request: Request, point: Point) -> Disagreement | None:
     """Return why a Jacobian is wrong, or has fewer digits than arithmetic in its dtype allows; None if neither."""
     derivative, mode = jacobian_of(name, point)
-    return contradiction(derivative, mode, request) or lost_digits_of(derivative, mode, request)
+    return contradiction(derivative, mode, request) or digits_lost(derivative, mode, request)
 
 
 def lets_wrong_sign_pass(name: str, request: Request, point: Point) -> bool:
@@ -156,7 +155,7 @@ def lets_wrong_sign_pass(name: str, request: Request, point: Point) -> bool:
     if derivative_named(name) is None or not are_movable(request.leaves):
         return False
     derivative, _ = jacobian_of(name, point)
-    return excused_by(derivative.numerical(request.numbers.eps).jacobian, request.numbers)
+    return excuse_wrong_sign(derivative.numerical(request.numbers.eps).jacobian, request.numbers)
 
 
 def _of_pullback(point: Point, request: Request, mode: Mode) -> Disagreement | None:

@@ -79,7 +79,7 @@ class Point:
     elements: Point | None = None
     """The point of the elements of sparse leaves, once it is made."""
     _is_first_look = False
-    """Whether what it objects to is looked at again, so that differences need no call of their own for its values."""
+    """Whether an objection is confirmed later, so that f(x) is taken from an earlier call instead of a further one."""
 
     def __init__(
         self, function: Differentiable, leaves: Tensors, *, coverage: Coverage = AUTO, outputs: Tensors | None = None,
@@ -135,10 +135,10 @@ class Point:
         return type(self)(function, (*self.leaves, *linear), coverage=self.coverage)
 
     def graph(self) -> Tensors:
-        """Return the outputs, with a graph that nobody else has.
+        """Return the outputs, with a graph that is used only once.
 
-        A backward pass may spoil what the next one needs, and so may any other call. That must not decide what another
-        comparison sees: it is the graph of the call that gave the values only if there was nothing since.
+        A backward pass may modify saved tensors, and so may any other call, which must not change what another
+        comparison sees. So the function is called again, unless nothing has run since the call that gave the values.
         """
         graph, self._graph = self._graph, None
         if graph is None:

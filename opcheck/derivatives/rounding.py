@@ -22,11 +22,11 @@ ROUNDINGS = 5
 """How many times as far as one random rounding of each input moves a result it may be off. By Hoeffding's inequality,
 a sum of independent roundings exceeds five times its standard deviation with a probability below 1e-5."""
 NUDGES = ((0, 1), (2, 1), (8, 1), (8, ROUNDINGS))
-"""How many times inputs are moved at random, and by how many roundings: not at all, and more where a result is then
-beyond the bound.
+"""The stages of the test: how many times inputs are moved at random, and by how many roundings. A later stage runs only
+where a result exceeds the bound of those before.
 
-An entry that depends on a single input moves as far each time. What jumps, as where a comparison decides, may do so
-only as far away as the bound allows."""
+An entry that depends on a single input moves as far each time. The last stage moves inputs by as much as the bound
+allows: a function that jumps, as where a comparison decides, may do so there."""
 HALF = 1e-4
 """The rounding unit of half precision is larger, that of single precision smaller."""
 FUNCTIONS = 64

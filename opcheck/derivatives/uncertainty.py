@@ -34,8 +34,8 @@ ACCURATE = 1e-8
 NEAR = (2, 8, 32)
 """Multiples of the step that show how accurate differences are."""
 FAR = 1e-3
-"""A step at which a function still moves if larger numbers inside it keep it from moving at smaller ones, since they
-are rounded to a coarser grid than its own values."""
+"""A step that is large enough to change a function whose intermediate values are so large that smaller steps are lost
+when these are rounded."""
 ROUNDED = 1e4
 """How many units of rounding a derivative may be off by, relative to the largest one."""
 FULL = 1e-9
@@ -67,7 +67,7 @@ def beyond_bound(difference: Tensor, bound: Tensor) -> Tensor:
     return (difference - bound).clamp_min_(0.0).masked_fill_(~difference.isfinite(), float("inf"))
 
 
-def lets_wrong_sign_pass(numerical: Tensor, numbers: Numbers) -> bool:
+def excuse_wrong_sign(numerical: Tensor, numbers: Numbers) -> bool:
     """Tell whether a Jacobian that is not zero would pass with all of its entries negated."""
     size = numerical.abs()
     return bool(size.any()) and bool((2 * size <= numbers.atol + numbers.rtol * size).all())
@@ -77,9 +77,9 @@ def kinks(fine: Differences, coarse: Differences, allowed: Tensor) -> Tensor:
     """Return where the function has a kink or a jump, as a mask of shape (M, K), from differences at two steps.
 
     Where the function is smooth, both one-sided differences change with the step h. A kink or a jump at the point, or
-    within a step of it, leaves those on one side as they are. By how much both sides disagree then tells it from other
-    functions of which one side is flat: this shrinks as 1/h at a jump, and grows with the step behind a kink, but not
-    as h itself, as for a curve.
+    within a step of it, leaves those on one side as they are. A smooth function may have one flat side, too. How the
+    disagreement of both sides depends on the step tells these apart: it is proportional to 1 / h at a jump, grows more
+    slowly than h behind a kink, and is proportional to h for a curve.
     """
     bend, ratio = fine.bend, coarse.step / fine.step
     right, left = (fine.right - coarse.right).abs(), (fine.left - coarse.left).abs()
@@ -209,8 +209,7 @@ class Measured:
     def least(self) -> float:
         """The least error that counts below atol.
 
-        Of the rounding inside a function, atol covers so much at the smallest step, and this is left of it at the
-        largest.
+        Rounding errors of differences shrink as 1 / h: one of atol at the smallest step becomes this at the largest.
         """
         return self.numbers.atol * self.numbers.eps / self._far[-1]
 

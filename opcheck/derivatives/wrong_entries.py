@@ -112,7 +112,7 @@ def _of_products(entries: Comparison, names: Names) -> Disagreement:
     )
 
 
-# what directions of slices object to may be of any entry that they add up: one of the slice itself, or a leak
+# a wrong product shows only that an entry in its sum is wrong: one of the slice itself, or a leak between two slices
 
 
 def _of_slices(entries: Comparison, colors: Colors, names: Names) -> Disagreement | None:

@@ -36,7 +36,7 @@ class Device:
     room: int | None = None
     """The bytes of its memory that a batch may take; None if the device does not tell."""
     is_probed: bool = False
-    """Whether a tiny computation after each case shows that it still works. It did before its first case."""
+    """Whether to run a tiny computation after each case, to see that the device still works."""
 
     @property
     def kind(self) -> str:

@@ -103,7 +103,7 @@ class Search:
         return self.target
 
     def drafts(self) -> list[Draft]:
-        """Return what a spec may claim by samples that work: for a module whose modes differ, two. None: `refusal`."""
+        """Return drafts by the samples that work: two for a module whose modes differ; none, if `refusal` says why."""
         if not isinstance(self.target, type) and not self.own.given:
             self.constant = constant(self.target, self.name)
             self.unreachable = self.constant or without_kernel(self.target, self.name)
@@ -118,8 +118,7 @@ class Search:
     def drafts_of(self, tries: Sequence[Tried]) -> Iterator[Draft]:
         """Yield the draft for samples that work; a second one if evaluation mode gives other results than training.
 
-        A module whose parameters its first batch sets is another one with each batch, in training: it has the second
-        one alone.
+        A module whose first batch sets its parameters depends on the batch in training: it has the second draft only.
         """
         recipe = self.operator
         if not isinstance(recipe, ModuleRecipe):
@@ -255,8 +254,8 @@ class Search:
     ) -> Iterator[T]:
         """Yield what the guesses give that are not refused, until the time is over.
 
-        One that is refused teaches what to try next. What gets further in the source of the operator is repaired first;
-        where there is no source, what is refused for another reason than those before.
+        The message of a refused guess suggests others. Guesses that got further in the source of the operator are
+        repaired first; without a source, those with a new message.
 
         parameters: what the guesses are arguments for. None: nothing is learned.
         """

@@ -66,7 +66,7 @@ def _used(module: ModuleType) -> set[str]:
 
 
 def _parts_of_functions(module: ModuleType) -> dict[int, str]:
-    """Return what the autograd.Functions of a Python module call, where no graph is recorded: by its id, their name."""
+    """Return the ids of functions that autograd.Functions of a module call, with the names of these Functions."""
     parts: dict[int, str] = {}
     for item in vars(module).values():
         if is_function(item) and _own(item, module):

@@ -75,8 +75,8 @@ def look(
 ) -> bool | None:
     """Return True if all claims hold for a function of the leaves among some values, and False if a Jacobian is wrong.
 
-    None if a glance cannot tell: also if anything raises, or changes the values. They are as before afterwards.
-    second: which cotangents the claims are about the gradients of the function for; None: they are about the function.
+    None if these few calls cannot tell, if anything raises, or if the values are modified; they are restored.
+    second: the cotangents for which gradients of the function are checked; None: the function itself is.
     """
     leaves = tuple(value for value in values if isinstance(value, Tensor) and value.requires_grad)
     with Kept((*values, *((second and second.cotangents) or ()))) as memory:
@@ -166,9 +166,9 @@ class Glance:
         return rows_of(batches, len(rows))
 
     def _values_of_copies(self, step: float) -> Tensor | None:
-        """Return the same from a batch of copies; None if there is none, or it is about another function.
+        """Return the same from one batched call of copies.
 
-        One call on the leaves themselves, moved by a random step, tells.
+        None if the function cannot be batched, or if one call on the leaves, moved by a random step, disagrees.
         """
         size = self.size[1]
         weights, steps = passes.steps(self.of_leaves, step)

@@ -211,7 +211,7 @@ class ChangedOutputsError(GradcheckError, AssertionError):
 
 
 def _verdict(objections: Iterator[Disagreement], raise_exception: bool) -> bool:
-    """Raise or return what the first objection is that torch would not pass, and warn of those before it."""
+    """Raise, or return False, at the first objection that torch would have too, and warn of those before it."""
     with quiet():
         try:
             for objection in objections:

@@ -31,7 +31,7 @@ class InPlace(Point):
     can_batch = False
 
     def graph(self) -> Tensors:
-        """Return the outputs: all looks share the graph of the first call, as those of torch do."""
+        """Return the outputs of the first call: all backward passes use its graph, as in torch's gradcheck."""
         return super().graph() if self._outputs is None else self._outputs
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:

@@ -67,8 +67,8 @@ def _kept(function: Callable[..., T]) -> Callable[..., T]:
 def backward(outputs: Kinds, looped: bool, undefined: bool) -> Passes:
     """Return backward passes for outputs of some kinds.
 
-    If looped, one for each coordinate of an output alone. Then a random one, the same again, one for zeros, and one for
-    each of several outputs alone. If `undefined`, those where all, each one, and all but one cotangent are undefined.
+    In order: if `looped`, one for each coordinate of an output; a random cotangent, twice; zeros; each of several
+    outputs alone. If `undefined`, also those in which all, each one, and all but one cotangent are undefined.
     """
     every = range(len(outputs))
     single = [[index] for index in every] if len(outputs) > 1 else []

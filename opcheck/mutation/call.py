@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.arguments import defaults_of, names_of
-from opcheck.checks.jacobian.derived import Attempt
+from opcheck.checks.looks import Attempt
 from opcheck.samples.inputs import parts
 from opcheck.samples.results import differentiable
 

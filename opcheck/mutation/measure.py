@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from opcheck.checks.jacobian.derived import Attempt, attempt, attempts
+from opcheck.checks.looks import Attempt, attempt, attempts
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.subject import Context
 from opcheck.mutation.call import Call, Signature
@@ -60,7 +60,7 @@ class Measured:
     operator: str
     """Its id."""
     answers: tuple[Answer, ...]
-    """Empty: nothing is claimed that a mutant could have wrong."""
+    """Empty: no derivative is claimed, so that there is nothing to mutate."""
 
     def those(self, state: State) -> list[Answer]:
         """Return the conditions that are met, survived or are unreachable."""
@@ -81,7 +81,7 @@ class Target:
     device: DeviceProfile
     session: RunSession
     derive: Derive
-    """Which derived samples count. Second derivatives are looked at at none of them."""
+    """Which derived samples count; none of them does for second derivatives."""
     of: Derivative = "gradient"
     """What is wrong in a mutant."""
 

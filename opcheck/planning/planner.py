@@ -100,7 +100,7 @@ def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operat
 
 
 def _is_known(dtype: str, operator: Operator) -> bool:
-    """Tell whether something is to tell what is right in a dtype. Differences decide in single precision otherwise."""
+    """Tell whether exact gradients are available in a dtype. In single precision without them, differences decide."""
     if dtype in HALF or operator.has_differentiable_reference:
         return True
     return double_of(dtype) in operator.spec.dtypes.backward_names()

@@ -153,7 +153,7 @@ def _difference(shards: Iterable[Run]) -> str:
 
 
 def _strays(shards: Sequence[Run], runs: Iterable[Run]) -> Iterator[str]:
-    """Yield in what the shards of another run, which could be the missing ones, differ from those that are there."""
+    """Yield in what each other group of shards, which could be the missing ones, differs from those that are there."""
     first, there = shards[0], {run.shard for run in shards}
     for others in _groups(runs):
         one, names = others[0], {run.shard for run in others}

@@ -30,7 +30,7 @@ RENEW = "run the cases again with --report-json"
 class ReportFile:
     """The file of a run that goes on: a line once it is known, whatever becomes of the process afterwards.
 
-    What finds no room waits until there is some, so that the file is never worse than cut off.
+    Lines that find no room on the disk are kept and written later: the file may be cut off, but is never corrupt.
     """
 
     def __init__(self, path: Path) -> None:

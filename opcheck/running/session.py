@@ -97,7 +97,7 @@ class RunSession:
     def device(self, profile: DeviceProfile) -> Device:
         """Return a device as this process uses it. The first call asks torch whether it is present.
 
-        What another process has not imported yet, it imports first: this one would go down with it.
+        Modules of a device are first imported in another process, since a crash would end this one.
         """
         if profile.name not in self._devices:
             self._devices[profile.name] = self._begin(profile)

@@ -25,8 +25,8 @@ class Memo:
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` returns, calling it once for a key. Passes on its exceptions.
 
-        It is made with gradients enabled. An operator that turns them off does so for each check, whichever has called
-        it.
+        It is made with gradients enabled. If making it disables them, as an operator may, they are disabled whenever it
+        is returned, so that each check sees that.
         """
         if key not in self._made:
             before = torch.is_grad_enabled()

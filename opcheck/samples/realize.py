@@ -15,9 +15,9 @@ from torch.nn import Module
 
 from opcheck.samples.captured import module_call
 from opcheck.samples.inputs import Inputs, Made, Slot, built, mapped, parts, unchanged
+from opcheck.samples.leaves import Given, Offsets, Through, leaf_of, torch_dtype
 from opcheck.samples.modules import ModuleCall, ModuleRecipe, initial, initialize, uninitialized
 from opcheck.samples.resolve import resolve
-from opcheck.samples.tensors import Given, Offsets, Through, leaf_of, torch_dtype
 from opcheck.spec import dtypes
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction

@@ -73,7 +73,8 @@ class Entry:
     def place(self, path: Path) -> Path:
         """Return the path in the document of a merged value, which is in the last of the layers that have it.
 
-        What differs on a device may have it from the operator. What no layer has is where its first key is.
+        A value under `per_device` may come from the operator. The place of one that is in no layer is that of its first
+        key.
         """
         inherited = path[2:] if path[:1] == ("per_device",) else ()
         for wanted, place in ((path, path), (inherited, inherited), (path[:1], path)):

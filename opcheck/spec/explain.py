@@ -177,11 +177,11 @@ def _unknown_key(key: str, items: list[Any], model: type[BaseModel]) -> tuple[st
 
 
 HOLDERS = {"Supports": True, "Dtypes": True, "OperatorTolerances": True, "Outputs": True, "SampleSpec": False}
-"""The tables whose keys are written by mistake where the table itself belongs, and whether one is not in an array."""
+"""The tables whose keys are easily written one level too high; False for one that is an element of an array."""
 
 
 def _inside(key: str, tables: list[type[BaseModel]]) -> str:
-    """Return where a key belongs, as in `supports.forward_ad`, that stands around its table; empty: nowhere."""
+    """Return where a key belongs that was written one level too high, as in `supports.forward_ad`; empty: nowhere."""
     for table in tables:
         for name, field in table.model_fields.items():
             inner = [part for part in _models(field.annotation, {}) if key in part.model_fields]
@@ -218,7 +218,7 @@ def _tag(model: type[BaseModel]) -> str:
 def _models(annotation: Any, seen: dict[int, Any]) -> list[type[BaseModel]]:
     """Return the models that an annotation mentions at any depth.
 
-    seen: annotations by their ids, which would be those of others if nobody kept the annotations.
+    seen: the annotations by their ids. They are kept, so that Python does not use an id again.
     """
     if id(annotation) in seen:
         return []

@@ -8,7 +8,7 @@ from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE, Numbers
-from opcheck.derivatives.uncertainty import lets_wrong_sign_pass
+from opcheck.derivatives.uncertainty import excuse_wrong_sign
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
 LARGE = 1e6
@@ -101,4 +101,4 @@ def test_rows_of_large_products_hold():
 )
 def test_tolerances_that_let_the_negative_of_a_jacobian_pass_say_nothing(atol, rtol, jacobian, excused):
     numbers = Numbers(eps=1e-6, atol=atol, rtol=rtol)
-    assert lets_wrong_sign_pass(torch.tensor([jacobian], dtype=torch.float64), numbers) is excused
+    assert excuse_wrong_sign(torch.tensor([jacobian], dtype=torch.float64), numbers) is excused

@@ -44,7 +44,7 @@ def _without_graphs(subject: Subject, call: ModuleCall) -> Verdict:
     args, kwargs = subject.context.realize(subject.sample).fill()  # new ones, since forward may write to its buffers
     with torch.enable_grad(), _buffers_at_the_end(call.module) as after:
         subject.function.reseed()
-        tried(lambda: call(*args, **kwargs))  # that it raises, others say
+        tried(lambda: call(*args, **kwargs))  # if it raises, another check reports it
     kept = next((name for name, buffer in after.items() if buffer.requires_grad), "")
     what = f"buffers: forward leaves a graph in {kept}, which the next call extends"
     return fails(what, "detach what is written to it") if kept else HOLDS

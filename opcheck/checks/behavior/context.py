@@ -130,7 +130,7 @@ def _result_in(
 ) -> Result:
     """Return what a call gives whose forward and backward pass both run in some surroundings.
 
-    recorded: whether the backward pass is, where second order is claimed. That this raises, others say.
+    recorded: whether the backward pass is, where second order is claimed. If that raises, another check reports it.
     of_results: whether inputs are results of other operations.
     """
     with all_of(surroundings):

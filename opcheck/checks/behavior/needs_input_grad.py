@@ -65,7 +65,7 @@ def _code(chosen: tuple[int, ...], compared: str) -> str:
 def _second_order(subject: Subject) -> Iterator[Row]:
     """Compare the second derivative by each leaf alone with that of a call where all leaves require grad.
 
-    That there is none, others say.
+    If there is none, another check reports it.
     """
     together = tried(lambda: _again(Call.of(subject)))
     if isinstance(together, Exception):

@@ -1,4 +1,4 @@
-"""What forward keeps for backward is guarded against changes in between, and let go when the graph is gone."""
+"""Tensors saved by forward are protected against changes in place before backward, and freed with the graph."""
 
 from __future__ import annotations
 

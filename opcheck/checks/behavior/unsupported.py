@@ -51,7 +51,7 @@ def disclaimed(supports: Supports, variant: str) -> list[str]:
 
 
 def check_of(feature: str) -> CheckKind:
-    """Return the check that tests the claim of a feature: the first one that needs it most of all."""
+    """Return the check that tests the claim of a feature: the first one whose last need it is."""
     if feature == "inplace_backward":
         feature = "backward"
     return next(kind for kind in check_kinds().values() if kind.needs[-1:] == (feature,))

@@ -1,88 +1,38 @@
 """Derivatives hold at samples that are derived from the written ones: see samples/derive/.
 
-Each is first tested cheaply, which is called a look: both modes along one random direction on each side, by ordinary
-calls; one of them also with cotangents that lie in memory in other ways. What a look objects to is made as small as it
-stays wrong, and then judged like a written sample. A look says nothing where the operator refuses the sample, as a user
-would find out, or where differences say nothing: at kinks, for random functions, for numbers that are too large to be
-told apart.
+Each is first tested cheaply: see checks/looks.py. What a look objects to is shrunk to the smallest sample at which it
+still fails, which is then judged like a written one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from time import perf_counter
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-import torch
-from torch import Tensor
-
-from opcheck.checks.arguments import defaults_of, names_of
-from opcheck.checks.choices import choices_of
 from opcheck.checks.jacobian.compare import compared as jacobian
+from opcheck.checks.looks import FIRST, PLAIN, SECOND, Answer, Look, attempt, attempts
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
-from opcheck.checks.truth import Truth, by_reference, on_cpu
-from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, out_of_reach
-from opcheck.derivatives import NO_REFUSAL, Disagreement, Request, TooLarge, tried
-from opcheck.derivatives.autodiff import Primal, vjp
-from opcheck.derivatives.comparison import Comparison
-from opcheck.derivatives.coordinates import same
-from opcheck.derivatives.differences import looped
-from opcheck.derivatives.gradients import memory_of_cotangents
-from opcheck.derivatives.objection import derivative_named
-from opcheck.derivatives.point import Point
+from opcheck.checks.verdict import HOLDS, Verdict, fails, out_of_reach
 from opcheck.planning.expectations import expectations_of, matching
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.cache import Cache
-from opcheck.samples.derive import Derived, Keywords, derived, keeps_ties, room_of, smallest
+from opcheck.samples.derive import Derived, smallest
 from opcheck.samples.derive.change import updated
-from opcheck.samples.realize import parameter_elements
-from opcheck.samples.results import with_gradient
-from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
-from opcheck.spec.operator import Construction
-from opcheck.spec.render import render
-from opcheck.spec.values import UNSET, NoneValue
+from opcheck.spec.values import UNSET
 from opcheck.strides import MEMORIES
 
-Answer = Literal[
-    "hold", "refused", "untried", "too large", "slow", "untold", "refused in backward",
-    "cotangent", "nothing", "backward", "forward_ad", "rev_over_rev",
-]  # fmt: skip
-"""What a look says. The last three are checks whose claims do not hold; in the middle are those that tell nothing."""
-PLAIN: dict[Answer, str] = {
-    "cotangent": "the gradient depends on the memory of the cotangent",
-    "nothing": "the gradient of outputs without elements is not zero",
-}
-"""What is wrong as it stands, without a comparison with differences."""
-FIRST: tuple[Answer, ...] = ("backward", "forward_ad")
-SECOND: tuple[Answer, ...] = ("rev_over_rev",)
-"""The claims that are looked at: of first order everywhere, of second order where the others of BESIDES are judged."""
 WRONG = (*PLAIN, *FIRST, *SECOND)
-HUGE = 1e6
-"""The largest output at which differences are told apart from rounding: infinity and NaN are not."""
-SLOW = 0.25
-"""The most seconds of a call for a look to go on."""
 BLOCK = 16
 """The size that most kernels have a block of at least."""
 BESIDES = ("purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "vmap")
-"""What is judged in thorough at the first derived sample that differs in a keyword, or has a dim beyond a block."""
-COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
+"""The checks that also run, with derive = "thorough", at the first derived sample that differs in a keyword, or has a
+dim larger than a block."""
+MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
 """How cotangents lie in memory, beside plain ones, at derived samples."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """What one direction on each side says about the derivatives at a sample."""
-
-    answer: Answer
-    note: str = ""
-    """What is worth to be known, be it a failure or not."""
-    disagreement: Disagreement | None = None
-    """Of a gradient that depends on the memory of the cotangent."""
 
 
 def judge(subject: Subject) -> Verdict:
@@ -101,7 +51,7 @@ def judge(subject: Subject) -> Verdict:
         notes += [f"{one.what}: {said.note}"] if said.note else []
     if not counts["hold"]:
         listed = ", ".join(f"{count} {answer}" for answer, count in counts.items())
-        return out_of_reach("no derived sample tells anything: " + (listed or "nothing can be varied"))
+        return out_of_reach("no derived sample could be compared: " + (listed or "nothing can be varied"))
     return replace(HOLDS, fields={"derived": dict(counts), **({"notes": notes} if notes else {})})
 
 
@@ -110,11 +60,11 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
 
     The first sample at which memory makes a difference is looked at with cotangents that lie there in all ways.
     """
-    context, memories, respects = subject.context, COTANGENTS, {frozenset[object]()}
+    context, memories, respects = subject.context, MEMORIES_OF_COTANGENTS, {frozenset[object]()}
     thorough = context.is_thorough
     further = SECOND if thorough and all(_is_claimed(subject, name) for name in SECOND) else ()
     if further and attempt(context, subject.sample, subject.sample).look(claims=further).answer in further:
-        further = ()  # it does not hold at the written sample, where others say so
+        further = ()  # it does not hold at the written sample, where another check reports it
     for one, made in attempts(context, subject.sample, thorough):
         own = memories if memories and _has_strides(one.sample) else ()
         said = made.look(own)
@@ -127,174 +77,10 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
         respects.add(respect)
 
 
-def attempts(
-    context: Context, sample: Sample, thorough: bool, ways: Collection[Way] = WAYS
-) -> Iterator[tuple[Derived, Attempt]]:
-    """Yield the samples derived from a written one in some ways, each with what becomes of a call.
-
-    What is refused is followed by what changes one by one. What is written is left out: it is looked at anyway.
-    """
-    operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
-    call = context.memo.once("keywords", lambda: _keywords(operator, path, (one.kwargs for one in samples)))
-    is_first = sample.name == context.case.samples[0].name  # one of them tells what a constructor does
-    module, constructor = context.memo.once("constructor", lambda: _constructor(context))
-    written = [(one.args, one.kwargs, one.module) for one in samples]
-    for one in derived(sample, call, thorough, ways, module, constructor if is_first else None):
-        if (one.sample.args, one.sample.kwargs, one.sample.module) not in written:
-            whole = _attempt(context, sample, one)
-            yield one, whole
-            for other in one.apart() if whole.answer == "refused" else ():
-                yield other, _attempt(context, sample, other)
-
-
-def _attempt(context: Context, written: Sample, one: Derived) -> Attempt:
-    context.note(f"sample {written.name} with {one.what}")
-    return attempt(context, written, one.sample)
-
-
 def _has_strides(sample: Sample) -> bool:
     """Tell whether the largest tensor has two dims, if it has any, with more than one element."""
     sizes = max(sample.tensors, key=lambda recipe: recipe.numel).sizes
     return sum(size > 1 for size in sizes) >= min(2, len(sizes))
-
-
-@dataclass(frozen=True, eq=False)
-class Attempt:
-    """A call of the operator at a sample."""
-
-    answer: Answer | None
-    """Why nothing can be said of its derivatives; None if a look may say something."""
-    subject: Subject | None = None
-    """None if the operator refuses the sample."""
-    outputs: tuple[Tensor, ...] = ()
-
-    def look(self, memories: Sequence[str] = (), claims: Sequence[Answer] = FIRST) -> Look:
-        """Return what one direction on each side says about the derivatives.
-
-        memories: how cotangents lie in memory, beside plain ones.
-        claims: the names of the checks of these derivatives, as far as the spec claims them.
-        """
-        if self.answer is not None:
-            return Look(self.answer)
-        assert self.subject is not None
-        leaves, outputs = self.subject.leaves, self.outputs
-        chosen = _chosen(outputs)
-        try:
-            if not chosen:
-                return _empty(leaves, outputs)
-            tested = tuple(outputs[index] for index in chosen)
-            point = Point(Primal(self.subject.function, chosen), leaves, outputs=tested)
-            return _compared(self.subject, point, memories, claims)
-        except NO_REFUSAL:
-            raise
-        except Exception as error:
-            return Look("refused in backward", f"refused in backward: {one_line(error)}")
-
-
-def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
-    """Call the operator at a sample that was derived from a written one, or is that."""
-    try:
-        twins = context.memo.once("twins", lambda: _twins(context))
-        if not (twins or context.on_cpu is context or keeps_ties(written, sample)):
-            return Attempt("untried")
-        recipe = context.module(context.case.variant.path, sample) if sample.module != written.module else None
-        if recipe and parameter_elements(recipe, context.case.dtype, context.settings.modules) > room_of(sample):
-            return Attempt("too large")
-        subject = context.at(sample, context.realize(sample))
-        if not all(_takes(twin, subject) for twin in twins):
-            return Attempt("refused")
-        began = perf_counter()
-        with torch.enable_grad():
-            outputs = subject.function(*subject.leaves)
-    except TooLarge:
-        return Attempt("too large")
-    except NO_REFUSAL:
-        raise
-    except Exception:
-        return Attempt("refused")
-    answer: Answer | None = None
-    if perf_counter() - began > SLOW:
-        answer = "slow"
-    elif sum(output.numel() for output in outputs) > room_of(sample):
-        answer = "too large"
-    elif not all(bool((outputs[index].abs() <= HUGE).all()) for index in _chosen(outputs)):
-        answer = "untold"
-    return Attempt(answer, subject, outputs)
-
-
-Twin = Callable[[Subject], Truth]
-"""Returns what takes the same arguments as an operator at a sample."""
-
-
-def _twins(context: Context) -> tuple[Twin, ...]:
-    """Return what else takes the written samples: the operator on the CPU, and its reference in torch.
-
-    Kernels often check less than these: an index out of range ends all work of a process on a device, and what lies
-    beyond the end of a tensor that is too short is read. So what one of them refuses is no sample; and on a device,
-    where there is none of them, sizes that are equal in the written sample stay equal.
-    """
-    candidates = list[Twin]()
-    if context.on_cpu is not context:
-        candidates.append(on_cpu)
-    if context.case.operator.has_differentiable_reference:
-        candidates.append(lambda subject: by_reference(subject, subject.inputs))
-
-    def made(sample: Sample) -> Subject | Exception:
-        return tried(lambda: context.at(sample, context.realize(sample)))
-
-    written = [one for one in map(made, context.samples) if isinstance(one, Subject)] if candidates else []
-    return tuple(twin for twin in candidates if any(_takes(twin, one) for one in written))
-
-
-def _takes(twin: Twin, subject: Subject) -> bool:
-    """Tell whether a sample is taken. A reference that lacks a parameter says nothing about its values."""
-
-    def call() -> tuple[Tensor, ...]:
-        own = twin(subject).subject
-        return own.function(*own.leaves)
-
-    return isinstance(tried(call), (tuple, TypeError))
-
-
-def _chosen(outputs: Sequence[Tensor]) -> tuple[int, ...]:
-    """Return which outputs have elements, and a derivative."""
-    return tuple(index for index, output in enumerate(outputs) if output.requires_grad and output.numel())
-
-
-def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
-    """Run a backward pass of outputs without elements: it may raise, or give memory that nobody has written."""
-    smooth = with_gradient(outputs)
-    gradients = vjp(smooth, leaves, [torch.ones_like(output) for output in smooth]) if smooth else ()
-    if any(bool(gradient.any()) for gradient in gradients):
-        return Look("nothing", "backward has to give zeros, as it does for a cotangent of zeros")
-    return Look("hold" if smooth else "untold")
-
-
-def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: Sequence[Answer]) -> Look:
-    context = subject.context
-    numbers = context.numbers_in(context.coarsest(point.outputs))
-    if numbers is None:
-        return Look("untold")  # too coarse for differences
-    for check in claims:
-        if check == "forward_ad" and not subject.supports.forward_ad:
-            continue
-        place = derivative_named(check)
-        assert place is not None, check
-        steps, mode = place
-        along = point.derived(*steps).along_one
-        comparison = Comparison.of(along, mode, numbers, looped=True)
-        if not comparison.holds_closely:
-            # Differences of a random function never settle. Of one that reads what is between elements in memory they
-            # do, but its values at copies are others.
-            (again,) = looped(along.function, along.leaves, [along.coordinates])
-            of_numbers = same(again, along.value, 1e-6, 1e-6)
-            if of_numbers and comparison.is_settled:
-                return Look(check)
-            is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.values.isfinite().all())
-            return Look("untold", f"{check} is nan at a kink" if is_nan else "")
-    request = Request(subject.function, subject.leaves, numbers, leaf_names=subject.leaf_names)
-    bad = memory_of_cotangents(point.along_one, request, memories, 1e-6)
-    return Look("hold") if bad is None else Look("cotangent", bad.text.partition("\n")[2], bad)
 
 
 def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verdict | None:
@@ -330,9 +116,9 @@ def _at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, word
 
 
 def _respect_of(written: Sample, other: Sample) -> frozenset[object]:
-    """Return the keywords in which a derived sample differs, or its dims that are larger than a block of a kernel.
+    """Return the changed keywords, or the dims that are larger than a block, as a key to what is new about a sample.
 
-    Nothing if it differs in another respect, too.
+    Empty if it differs in any other way, too.
     """
     changed = {key for key, value in other.kwargs.items() if written.kwargs.get(key, UNSET) != value}
     if len(other.tensors) != len(written.tensors):  # some are left out
@@ -370,37 +156,6 @@ def _is_claimed(subject: Subject, name: str) -> bool:
         return False
     known = expectations_of(case.operator, case.device)
     return not matching(known, name, case.variant.kind, case.device.name, case.dtype)
-
-
-def _constructor(context: Context) -> tuple[Construction | None, Keywords | None]:
-    """Return how the module is constructed, and the keywords of its constructor; None if the operator is no module."""
-    path, samples = context.case.variant.path, context.case.operator.samples
-    recipe = context.module(path)
-    if recipe is None:
-        return None, None
-    passed = (one.module.kwargs for one in samples if one.module is not None)
-    return recipe.spec, _keywords(recipe.make, path, passed, len(recipe.spec.args))
-
-
-def _keywords(
-    function: Callable[..., Any], path: str, passed: Iterable[Mapping[str, Any]], positional: int = 0
-) -> Keywords:
-    """Return the keywords of a function, with values that lead to other code of it, and those that some calls pass.
-
-    positional: how many of its arguments are passed by position.
-    """
-    listed = {name: {render(value): value for value in own} for name, own in choices_of(function).items()}
-    for kwargs in passed:
-        for name, value in kwargs.items():
-            if isinstance(value, (bool, int, float, str, NoneValue)):
-                listed.setdefault(name, {})[render(value)] = value
-    choices = {name: [*values.values()] for name, values in listed.items()}
-    names = names_of(function, path)
-    defaults, choices = (
-        {name: own[name] for name in own if name not in names[:positional]}
-        for own in (defaults_of(function, path), choices)
-    )
-    return Keywords(defaults, choices, names)
 
 
 check = PerSample(judge)

@@ -19,10 +19,10 @@ Look = Callable[[Sample], str]
 
 
 def smallest(one: Derived, written: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
-    """Return a derived sample as small as it stays wrong, and what is known of its sizes and values, in words.
+    """Return the smallest sample that still fails, and what is known of its sizes and values, in words.
 
-    Each size in turn is the smallest one that is wrong, then each value the simplest, and then keywords go that are not
-    needed.
+    First each size becomes the smallest that still fails, then each value the simplest; then keywords that are not
+    needed are dropped.
     """
     sample, words = _smaller(one.sample, written, look, wrong)
     sample, more = _simpler(sample, look, wrong)

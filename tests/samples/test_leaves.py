@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opcheck.samples.tensors import Given, laid_out
+from opcheck.samples.leaves import Given, laid_out
 
 
 def real(*shape):
