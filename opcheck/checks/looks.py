@@ -19,7 +19,7 @@ from opcheck.checks.arguments import defaults_of, names_of
 from opcheck.checks.choices import choices_of
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import Truth, by_reference, on_cpu
-from opcheck.checks.verdict import one_line
+from opcheck.checks.verdict import is_own, one_line
 from opcheck.derivatives import NO_REFUSAL, Disagreement, Request, TooLarge, tried
 from opcheck.derivatives.autodiff import Primal, vjp
 from opcheck.derivatives.comparison import Comparison
@@ -122,6 +122,8 @@ class Attempt:
         except NO_REFUSAL:
             raise
         except Exception as error:
+            if is_own(error):
+                raise
             return Look("refused in backward", f"refused in backward: {one_line(error)}")
 
 

@@ -19,6 +19,7 @@ from opcheck.checks.verdict import (
     fails,
     first_failure,
     inapplicable,
+    is_own,
     one_line,
     out_of_reach,
     refused,
@@ -165,6 +166,8 @@ def answer(subject: Subject, judge: Judge) -> Verdict:
     except Blocked as error:
         return blocked(error.check, f"{subject.check}: not judged: {error}")
     except Exception as error:
+        if is_own(error):
+            return replace(cannot(f"{subject.check}: opcheck raised {one_line(error)}", REPORT_IT), cause=error)
         return raised(subject, error)
     if isinstance(verdict, Verdict):
         return verdict
@@ -173,6 +176,9 @@ def answer(subject: Subject, judge: Judge) -> Verdict:
     if isinstance(verdict, bool):
         return HOLDS if verdict else fails(f"{subject.check}: this does not hold: {subject.case.kind.claim}")
     return cannot(f"{subject.check}: the check returned {class_of(verdict)}", "expected True, False, a Verdict or None")
+
+
+REPORT_IT = "this is a mistake in opcheck, not in the operator: please report it"
 
 
 def raised(subject: Subject, error: Exception) -> Verdict:

@@ -21,6 +21,7 @@ BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
 WRONG = {
     "wrong_beyond_16": ("size 2 -> 17", "{ shape = [17, 1] }", "16 holds where 17 fails"),
     "wrong_beyond_100_elements": ("size 2 -> 257", "{ shape = [", "holds where"),
+    "wrong_if_square": ("size 2 -> 3", "{ shape = [1, 1] }", ""),
     "wrong_for_size_one": ("size 2 -> 1", "{ shape = [1, 1] }", ""),
     "wrong_for_odd_multiples": ("size 3 -> 17", "{ shape = [1, 5] }", "4 holds where 5 fails"),
     "wrong_for_rank_3": ("a leading dim of 1", "{ shape = [1, 1, 1] }", ""),
@@ -63,6 +64,11 @@ FURTHER = {
     "wrong_for_empty_rows": ("tensor 1 = true, but for a row", "[[false, false, false], [true, true, true]]", MASKED),
     "wrong_where_all_is_left_out": ("tensor 1 = -inf", "[-inf, -inf, -inf]], grad = false }", ADDED),
     "wrong_if_any_is_ignored": ("ignore_index = 0", "kwargs = { ignore_index = 0 } }", INDEXED),
+    "wrong_if_ignored_and_flipped": (
+        "flip = true, ignore_index = 0",
+        "kwargs = { flip = true, ignore_index = 0 } }",
+        INDEXED,
+    ),
     "wrong_for_negative_dims": ("dim = -1", "{ args = [{ shape = [1, 1] }], kwargs = { dim = -1 } }", ONE),
     "wrong_without_bias": ("bias = { none = true }", "{ args = [{ shape = [1, 1] }, { none = true }] }", TWO),
     "wrong_for_several_dims": ("dim = { tuple = [0, 1] }", "kwargs = { dim = { tuple = [0, 1] } } }", ONE),
@@ -379,10 +385,40 @@ def test_sizes_of_a_module_change_with_those_of_its_inputs(tmp_path, name, expec
 
 
 @BOTH
+def test_a_sample_in_other_memory_gets_cotangents_in_other_memory(tmp_path, dtype):
+    samples = "samples = [{ args = [{ shape = [2, 3, 2, 2] }] }]"
+    found = outcome_of(tmp_path, "wrong_for_mixed_memory", dtype, samples, NO_FORWARD)
+    assert found.reason == "derived: memory channels_last: the gradient depends on the memory of the cotangent"
+    assert 'memory = "channels_last"' in found.message
+
+
+@BOTH
+def test_numbers_that_are_no_whole_ones_are_tried_if_the_project_is_thorough(tmp_path, dtype):
+    found = outcome_of(tmp_path, "wrong_for_fractions", dtype, derive="thorough")
+    assert found.reason.startswith("derived: scale = 1.5: backward: ")
+
+
+@BOTH
+def test_memory_is_shared_for_no_keyword_if_the_project_is_thorough(tmp_path, dtype):
+    found = outcome_of(tmp_path, "shares_memory_without_a_width", dtype, keys=NO_FORWARD, derive="thorough")
+    assert found.reason.startswith("derived: width = 0: aliasing: ")
+    written = outcome_of(tmp_path, "shares_memory_without_a_width", dtype, keys=NO_FORWARD, check="aliasing")
+    assert written.outcome == "passed"
+
+
+@BOTH
+@pytest.mark.parametrize(("name", "expected"), [("keeps_for_the_thread", "failed"), ("square", "passed")])
+def test_backward_may_run_in_another_thread_if_the_project_is_thorough(tmp_path, name, expected, dtype):
+    found = outcome_of(tmp_path, name, dtype, keys=NO_FORWARD, derive="thorough", check="context")
+    assert found.outcome == expected
+    assert ("by backward in another thread than forward" in found.reason) is (expected == "failed")
+
+
+@BOTH
 @pytest.mark.parametrize(("derive", "expected"), [("standard", "passed"), ("thorough", "failed")])
 def test_other_checks_have_their_say_at_derived_samples_if_the_project_is_thorough(tmp_path, derive, expected, dtype):
     found = outcome_of(tmp_path, "writes_beyond_16", dtype, derive=derive)
     assert found.outcome == expected, found.message
     if expected == "failed":
-        assert found.reason.startswith("derived: size 3 -> ")
+        assert "3 -> " in found.reason
         assert ": purity: forward changes what it is given" in found.reason

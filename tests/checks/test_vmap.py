@@ -21,6 +21,14 @@ def test_a_batching_rule_must_be_right_whichever_inputs_are_batched(verdict_of, 
     assert words in found.message
 
 
+@pytest.mark.parametrize(("name", "outcome"), [("product", "passed"), ("product_along_one_dim", "failed")])
+def test_inputs_may_be_batched_along_different_dims(verdict_of, name, outcome):
+    samples = "samples = [{ args = [{ shape = [2] }, { shape = [2] }] }]"
+    found = verdict_of(f"operators.partial.{name}", "vmap", samples=samples)
+    assert found.outcome == outcome, found.message
+    assert ("along the last and the first dimension in turns" in found.message) is (outcome == "failed")
+
+
 def test_an_output_that_does_not_depend_on_the_batch_is_the_same_for_each_row(verdict_of):
     found = verdict_of("operators.partial.value_and_constant", "vmap")
     assert found.outcome == "passed", found.message

@@ -503,19 +503,62 @@ class RandomAtSecondOrder(Square):
         return RandomSlope.apply(x, v)
 
 
+class ForgetsTheInputForConstants(Square):
+    """As one that saves memory where no second derivative seems to be asked for."""
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * slope(x if v.requires_grad else x.detach())
+
+
+class WritesToCotangentAlone(Product):
+    """As a kernel that takes the memory of the cotangent where only one gradient is asked for."""
+
+    @staticmethod
+    def backward(ctx, v):
+        x, y = ctx.saved_tensors
+        if ctx.needs_input_grad[1]:
+            return v * y.conj(), v * x.conj()
+        return v.mul_(y.conj()), None
+
+
+class SeedsInBackward(Square):
+    """As dropout that draws its mask again."""
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        torch.manual_seed(7)
+        return v * slope(x) * torch.rand(1).ceil()
+
+
+def seeds_in_forward(x):
+    torch.manual_seed(7)
+    return square(x) * torch.rand(1).ceil()
+
+
+def draws(x):
+    """A twin: what is drawn makes no difference."""
+    return square(x) * torch.rand(1).ceil()
+
+
 counts_in_a_closure = _counting()
 
 FAULTS: dict[str, tuple[str, ...]] = {
     "purity": (
         "WritesToInputInForward", "ZeroesItsInput", "WritesToInputInBackward", "WritesToCotangent",
         "WritesToOutputInBackward", "WritesToTangent", "WritesAndRaises", "FreesResults",
-        "counts_in_a_global", "counts_in_a_closure",
+        "counts_in_a_global", "counts_in_a_closure", "SeedsInBackward", "seeds_in_forward",
     ),
     "context": (
         "doubles_without_grad", "doubles_in_inference_mode", "depends_on_threads", "loses_digits_under_autocast",
         "KeepsOnTheClass", "ReusesABuffer", "CachesByShape", "caches_by_object",
     ),
-    "needs_input_grad": ("HalvesWhereAlone", "ForgetsTheSecondAlone", "other_values_without_leaves"),
+    "needs_input_grad": (
+        "HalvesWhereAlone", "ForgetsTheSecondAlone", "other_values_without_leaves", "ForgetsTheInputForConstants",
+        "WritesToCotangentAlone",
+    ),
     "linearity": (
         "Clips", "ClipsLate", "DropsSmall", "RefusesLarge", "IgnoresTheBits", "ClipsTangents", "HidesNan",
         "HidesNanTangents",
@@ -534,4 +577,4 @@ SEEN_BY_TORCH = (
 )  # fmt: skip
 """The faults that torch's gradcheck and gradgradcheck find, together; they pass all others."""
 
-TWINS = ("square", "product", "rounds_the_second", "flattened", "StopsNanWhereNothingMoves")
+TWINS = ("square", "product", "draws", "rounds_the_second", "flattened", "StopsNanWhereNothingMoves")

@@ -35,6 +35,11 @@ def mistaken(backward: Callable[..., Any]) -> Callable[..., Any]:
     return operator
 
 
+@mistaken
+def unknown_name_in_backward(ctx, v):
+    return 2 * cotangent  # noqa: F821
+
+
 class MatMul(Function):
     @staticmethod
     def forward(ctx, a, b):

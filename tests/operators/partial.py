@@ -68,6 +68,19 @@ class Product(torch.autograd.Function):
         return (rows.flip(0) if tuple(dim is not None for dim in in_dims) == Product.wrong_for else rows), 0
 
 
+class TakesOneDimForAll(Product):
+    """x y, whose batching rule looks for the batch of y where that of x is."""
+
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        x_dim, y_dim = in_dims if None in in_dims else in_dims[:1] * 2
+        return Product.vmap(info, (x_dim, y_dim), x, y)
+
+
+def product_along_one_dim(x: Tensor, y: Tensor) -> Tensor:
+    return TakesOneDimForAll.apply(x, y)
+
+
 def product(x: Tensor, y: Tensor) -> Tensor:
     return Product.apply(x, y)
 

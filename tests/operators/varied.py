@@ -1,6 +1,7 @@
 """Operators that are right at small samples, and wrong at what these stand for, each beside one that is right."""
 
 import itertools
+import threading
 from typing import Literal
 
 import torch
@@ -47,6 +48,72 @@ def wrong_beyond_16(x):
 
 def wrong_beyond_100_elements(x):
     return squared(x, x.numel() > 100)
+
+
+def wrong_if_square(x):
+    """As of code that takes rows for columns where there are as many."""
+    return squared(x, x.dim() == 2 and x.shape[0] == x.shape[1])
+
+
+class SquareOfChannels(torch.autograd.Function):
+    """x², wrong for channels-last inputs if the cotangent lies in memory in another way."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        is_last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+        differs = is_last and v.stride() != x.stride()
+        return 2 * v * x.conj() * (1.5 if differs else 1)
+
+
+def wrong_for_mixed_memory(x):
+    return SquareOfChannels.apply(x)
+
+
+class Handed(torch.autograd.Function):
+    """x as it is, or a copy of it."""
+
+    @staticmethod
+    def forward(ctx, x, copied):
+        return x.clone() if copied else x.detach()
+
+    @staticmethod
+    def backward(ctx, v):
+        return v, None
+
+
+def shares_memory_without_a_width(x, width: int = 1):
+    return Handed.apply(x, width != 0)
+
+
+class OfThread(torch.autograd.Function):
+    """x², whose factor is kept for the thread of forward: on devices, backward runs in another one."""
+
+    kept = threading.local()
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        OfThread.kept.factor = 2
+        return x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return getattr(OfThread.kept, "factor", 1) * v * x.conj()
+
+
+def keeps_for_the_thread(x):
+    return OfThread.apply(x)
+
+
+def wrong_for_fractions(x, scale: float = 2.0):
+    return squared(x, scale % 1 > 0)
 
 
 def wrong_for_size_one(x):
@@ -248,6 +315,10 @@ def wrong_if_any_is_ignored(x, index, ignore_index: int = -100):
     """As of a loss whose mean is over all targets in backward, and over those that are not ignored in forward."""
     kept = (index != ignore_index).to(x.dtype)
     return squared(x, not bool(kept.all()))[: len(index)] * kept
+
+
+def wrong_if_ignored_and_flipped(x, index, flip: bool = False, ignore_index: int = -100):
+    return squared(x, flip and bool((index == ignore_index).any()))
 
 
 def not_ignored(x, index, ignore_index: int = -100):

@@ -4,7 +4,7 @@ That is: not on grad mode, inference mode, autocast, deterministic mode, the num
 before, around the forward or the backward pass; not on calls before it, or between its forward and its backward pass,
 nor do these overwrite what it has returned; not on what the same tensor held before; not on where the random generator
 is when backward runs, nor on whether the graph is retained. Where as many samples as possible are derived: not on the
-stream, nor on calls of other threads at the same time, nor on torch.utils.checkpoint.
+stream, nor on the thread of backward, nor on calls of other threads at the same time, nor on torch.utils.checkpoint.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     yield from _among_others(subject, here, around)
     if subject.context.is_thorough:
         yield from _checkpointed(subject, here)
+        yield from _in_another_thread(subject, here)
         yield from _at_once(subject)
 
 
@@ -251,6 +252,15 @@ def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:
     call = Call(leaves, checkpoint(subject.function.__call__, *leaves, use_reentrant=False))
     if call.has_graph and subject.supports.backward:
         yield Row("the gradients under torch.utils.checkpoint", _last(call), here.gradient)
+
+
+def _in_another_thread(subject: Subject, here: Result) -> Iterator[Row]:
+    """Compare a backward pass in another thread than that of its forward pass, as on devices, with one in the same."""
+    call = Call.of(subject)
+    if call.has_graph and subject.supports.backward:
+        with ThreadPoolExecutor(1) as pool:
+            gradient = pool.submit(_last, call).result()
+        yield Row("the gradients by backward in another thread than forward", gradient, here.gradient)
 
 
 def _at_once(subject: Subject) -> Iterator[Row]:

@@ -1,4 +1,7 @@
-"""Each input alone requiring grad, and all of them, give the same gradients; nothing else requires grad."""
+"""Each input alone requiring grad, and all of them, give the same gradients; nothing else requires grad.
+
+Whether the cotangent requires grad makes no difference either, and none is written to.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import nodes_of
-from opcheck.derivatives.coordinates import parts, real_size
-from opcheck.derivatives.cotangents import subsets
+from opcheck.derivatives.coordinates import parts, real_size, vector
+from opcheck.derivatives.cotangents import subsets, vectors_like
 from opcheck.samples.captured import captured
 
 VALUES = "actual, expected = function(*some), outputs"
@@ -39,10 +42,13 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
         call = _with_grad(subject, *chosen)
         if len(chosen) == 1:
             yield Row(f"the values where {whose}", call.values, here.values, _code(chosen, VALUES))
-        got = Call(tuple(call.leaves[index] for index in chosen), call.results).gradient()
+        alone = Call(tuple(call.leaves[index] for index in chosen), call.results)
+        cotangents = vector(alone.cotangents)
+        got = alone.gradient()
+        yield Row(f"the cotangents after a backward pass where {whose}", vector(alone.cotangents), cotangents)
         expected = torch.cat([slices[index] for index in chosen])
         yield Row(f"the gradients where {whose}", got, expected, _code(chosen, GRADIENTS))
-    if len(slices) > 1 and subject.supports.second_order:
+    if subject.supports.second_order:
         yield from _second_order(subject)
 
 
@@ -63,29 +69,46 @@ def _code(chosen: tuple[int, ...], compared: str) -> str:
 
 
 def _second_order(subject: Subject) -> Iterator[Row]:
-    """Compare the second derivative by each leaf alone with that of a call where all leaves require grad.
+    """Compare second derivatives with those for a cotangent that requires grad, and with those by each leaf alone.
 
     If there is none, another check reports it.
     """
     together = tried(lambda: _again(Call.of(subject)))
-    if isinstance(together, Exception):
+    variable = tried(lambda: _again(Call.of(subject), variable=True))
+    if isinstance(together, Exception) or isinstance(variable, Exception):
         return
-    for index, name in enumerate(subject.leaf_names):
+    expected, got = tried(partial(_of_all, variable)), tried(partial(_of_all, together))
+    if isinstance(expected, Tensor) and isinstance(got, Tensor):
+        yield Row("the second derivatives for a cotangent that does not require grad", got, expected)
+    for index, name in enumerate(subject.leaf_names if len(subject.leaves) > 1 else ()):
         expected = tried(partial(_of_gradient, together, index))
         alone = tried(partial(_of_one, subject, index))
         if isinstance(alone, Tensor) and isinstance(expected, Tensor):
             yield Row(f"the second derivatives where only {name} requires grad", alone, expected)
 
 
-def _again(call: Call) -> tuple[Tensors, Tensors]:
-    """Return the leaves of a call and the gradients of those that require grad, zeros for others, in a graph."""
+def _again(call: Call, *, variable: bool = False) -> tuple[Tensors, Tensors]:
+    """Return the leaves of a call and the gradients of those that require grad, zeros for others, in a graph.
+
+    variable: whether the cotangents require grad, too.
+    """
     wanted = [leaf for leaf in call.leaves if leaf.requires_grad]
-    gradients = iter(Call(tuple(wanted), call.results).gradients(create_graph=True))
+    cotangents = [own.requires_grad_(variable) for own in call.cotangents]
+    gradients = iter(Call(tuple(wanted), call.results).gradients(cotangents, create_graph=True))
     return call.leaves, tuple(next(gradients) if leaf.requires_grad else leaf for leaf in call.leaves)
 
 
 def _of_one(subject: Subject, index: int) -> Tensor:
     return _of_gradient(_again(_with_grad(subject, index)), index)
+
+
+def _of_all(again: tuple[Tensors, Tensors]) -> Tensor:
+    """Return the gradient by all leaves of their gradients, along a random direction; zeros where there is none."""
+    leaves, gradients = again
+    smooth = [(one, own) for one, own in zip(gradients, vectors_like(gradients), strict=True) if one.requires_grad]
+    if not smooth:
+        return torch.zeros(sum(map(real_size, leaves)), dtype=torch.float64)
+    return Call(leaves, tuple(one for one, _ in smooth)).gradient([own for _, own in smooth])
 
 
 def _of_gradient(again: tuple[Tensors, Tensors], index: int) -> Tensor:

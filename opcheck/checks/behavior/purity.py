@@ -1,4 +1,7 @@
-"""Forward, backward and forward mode leave what they are given as it is: arguments, cotangents, captured tensors."""
+"""Forward, backward and forward mode leave what they are given as it is: arguments, cotangents, captured tensors.
+
+They may draw from torch's global generator, but not seed it.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     names = {name for name, _ in held}
     args, kwargs = inputs.fill(results_like(copies(inputs.leaves)))  # as in a network
     watched = [Watched.of(*named) for named in tensors_among(args, kwargs)]
-    subject.function.called(args, kwargs)
+    yield _unseeded(subject, "forward", lambda: subject.function.called(args, kwargs))
     yield _unchanged("forward", watched, names)
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
     for leaf in leaves if is_strided(subject) else ():
@@ -71,9 +74,30 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         watched += Watched.all("tangent", vectors)
         stages["forward mode"] = lambda: push(subject, vectors)
     for name, stage in stages.items():
-        error = tried(stage)
+        error = None
+
+        def run(stage: Callable[[], object] = stage) -> None:
+            nonlocal error
+            error = tried(stage)
+
+        yield _unseeded(subject, name, run)
         how = f", which raised {class_of(error)}," if isinstance(error, Exception) else ""
         yield _unchanged(name, watched, names, how)
+
+
+def _unseeded(subject: Subject, stage: str, run: Callable[[], object]) -> Verdict:
+    """Run a stage, and again if it draws: return whether what it leaves of torch's generator depends on what was."""
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    run()
+    after = torch.get_rng_state()
+    if subject.function.seed is not None or torch.equal(before, after):
+        return HOLDS
+    torch.manual_seed(2)
+    run()
+    if not torch.equal(torch.get_rng_state(), after):
+        return HOLDS
+    return fails(f"purity: {stage} seeds torch's global generator: all that is drawn later is the same each time")
 
 
 def _unchanged(stage: str, watched: Iterable[Watched], held: Container[str], how: str = "") -> Verdict:

@@ -22,7 +22,7 @@ IN_A_BATCH = """\
 inputs = [x.detach() for x in inputs]
 rows = [[x * (1 {sign} n / 64) if k in {chosen} else x for k, x in enumerate(inputs)] for n in range({rows})]
 expected = [torch.stack(ys) for ys in zip(*(function(*row) for row in rows))]
-batch = [torch.stack(xs, {dim}) if k in {chosen} else xs[0] for k, xs in enumerate(zip(*rows))]
+batch = [xs[0] if dim is None else torch.stack(xs, dim) for dim, xs in zip({in_dims}, zip(*rows))]
 actual = torch.func.vmap(function, in_dims={in_dims}, randomness="same")(*batch)"""
 
 Rows = Sequence[Sequence[Tensor]]
@@ -47,11 +47,13 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         if not subject.function.written <= set(chosen):
             continue  # vmap refuses to write a batch into what has none
         batch = _batch(subject, leaves, chosen)
-        yield _along(subject, batch, 0)
+        yield _along(subject, batch)
         if len(chosen) == len(leaves):
-            yield _along(subject, replace(batch, rows=batch.rows[:1], looped=batch.looped[:1]), 0)
+            yield _along(subject, replace(batch, rows=batch.rows[:1], looped=batch.looped[:1]))
         if len(chosen) == len(leaves) and _has_other_batches(subject, (*leaves, *batch.looped[0])):
-            yield _along_the_last(subject, batch)
+            yield _unless_refused(subject, batch, (-1,), "the last dimension")
+            if len(leaves) > 1:
+                yield _unless_refused(subject, batch, (-1, 0), "the last and the first dimension in turns")
             yield _nested(subject, batch)
 
 
@@ -85,23 +87,33 @@ def _has_other_batches(subject: Subject, tensors: Iterable[Tensor]) -> bool:
     return subject.function.seed is None and all(tensor.layout is torch.strided for tensor in tensors)
 
 
-def _stacked(chosen: Sequence[int], rows: Rows, dim: int) -> list[Tensor]:
-    return [torch.stack(own, dim) if index in chosen else own[0] for index, own in enumerate(zip(*rows, strict=True))]
+Dims = tuple[int | None, ...]
+"""Along which dim each input is batched; None: along none."""
 
 
-def _along(subject: Subject, batch: Batch, dim: int) -> Verdict:
-    """Compare a batch along one dimension with the loop.
+def _dims(batch: Batch, turns: Sequence[int]) -> Dims:
+    chosen = batch.chosen
+    return tuple(turns[k % len(turns)] if k in chosen else None for k in range(len(batch.rows[0])))
+
+
+def _stacked(rows: Rows, dims: Dims) -> list[Tensor]:
+    each = zip(dims, zip(*rows, strict=True), strict=True)
+    return [own[0] if dim is None else torch.stack(own, dim) for dim, own in each]
+
+
+def _along(subject: Subject, batch: Batch, turns: Sequence[int] = (0,), where: str = "") -> Verdict:
+    """Compare a batch along some dimensions, which inputs take in turns, with the loop.
 
     That of outputs is the first: along any other, torch reads memory that is not there if an output has no batch.
     """
     chosen, count = batch.chosen, len(batch.rows)
-    batched = _stacked(chosen, batch.rows, dim)
-    in_dims = tuple(dim if index in chosen else None for index in range(len(batched)))
+    in_dims = _dims(batch, turns)
+    batched = _stacked(batch.rows, in_dims)
     function = torch.func.vmap(subject.function.__call__, in_dims=in_dims, randomness="same")
-    code = IN_A_BATCH.format(chosen=list(chosen), rows=count, dim=dim, in_dims=in_dims, sign=batch.sign)
+    code = IN_A_BATCH.format(chosen=list(chosen), rows=count, in_dims=in_dims, sign=batch.sign)
     got = tried(lambda: function(*batched))
     how = "in a batch of one" if count == 1 else f"batched over inputs {list(chosen)}"
-    how += " along the last dimension" if dim else ""
+    how += f" along {where}" if where else ""
     if isinstance(got, Exception):
         wrong = raised(subject, got)
         return replace(wrong, detail=f"{how}\n{wrong.detail}", code=asserted(code))
@@ -109,13 +121,18 @@ def _along(subject: Subject, batch: Batch, dim: int) -> Verdict:
     return agree(subject, got, expected, f"the loop, {how}", names=subject.output_info.names, code=code)
 
 
-def _along_the_last(subject: Subject, batch: Batch) -> Verdict:
-    """Compare a batch along the last dimension, where rows have gaps in memory, unless the loop over them raises."""
-    verdict = _along(subject, batch, -1)
+def _unless_refused(subject: Subject, batch: Batch, turns: Sequence[int], where: str) -> Verdict:
+    """Compare a batch along other dimensions, where rows have gaps in memory, unless the loop over them raises."""
+    verdict = _along(subject, batch, turns, where)
     if verdict.passed:
         return verdict
-    batched = _stacked(batch.chosen, batch.rows, -1)
-    refusal = tried(lambda: [subject.function(*(leaf.select(-1, n) for leaf in batched)) for n in range(BATCH)])
+    dims = _dims(batch, turns)
+    batched = _stacked(batch.rows, dims)
+
+    def row(number: int) -> list[Tensor]:
+        return [x if dim is None else x.select(dim, number) for dim, x in zip(dims, batched, strict=True)]
+
+    refusal = tried(lambda: [subject.function(*row(number)) for number in range(BATCH)])
     return HOLDS if isinstance(refusal, Exception) else verdict  # the operator may not take tensors with such memory
 
 

@@ -22,13 +22,16 @@ from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, smallest
 from opcheck.samples.derive.change import updated
 from opcheck.spec.library import Sample
+from opcheck.spec.render import render
 from opcheck.spec.values import UNSET
 from opcheck.strides import MEMORIES
 
 WRONG = (*PLAIN, *FIRST, *SECOND)
 BLOCK = 16
 """The size that most kernels have a block of at least."""
-BESIDES = ("purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "vmap")
+BESIDES = (
+    "purity", "nondeterminism", "context", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "registration",
+)  # fmt: skip
 """The checks that also run, with derive = "thorough", at the first derived sample that differs in a keyword, or has a
 dim larger than a block."""
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
@@ -58,7 +61,8 @@ def judge(subject: Subject) -> Verdict:
 def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
     """Yield each derived sample, with what a look says, and whether what else is claimed is judged there if it holds.
 
-    The first sample at which memory makes a difference is looked at with cotangents that lie there in all ways.
+    The first sample at which memory makes a difference, and those whose tensors lie there in other ways, are looked at
+    with cotangents that lie there in all ways.
     """
     context, memories, respects = subject.context, MEMORIES_OF_COTANGENTS, {frozenset[object]()}
     thorough = context.is_thorough
@@ -66,7 +70,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
     if further and attempt(context, subject.sample, subject.sample).look(claims=further).answer in further:
         further = ()  # it does not hold at the written sample, where another check reports it
     for one, made in attempts(context, subject.sample, thorough):
-        own = memories if memories and _has_strides(one.sample) else ()
+        own = MEMORIES_OF_COTANGENTS if _lies_otherwise(one.sample) else memories if _has_strides(one.sample) else ()
         said = made.look(own)
         memories = () if own and said.answer == "hold" else memories
         respect = _respect_of(subject.sample, one.sample) if thorough and said.answer == "hold" else frozenset()
@@ -75,6 +79,11 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
             said = again
         yield one, said, is_first
         respects.add(respect)
+
+
+def _lies_otherwise(sample: Sample) -> bool:
+    """Tell whether a tensor is not contiguous."""
+    return any(recipe.memory != "contiguous" for recipe in sample.tensors)
 
 
 def _has_strides(sample: Sample) -> bool:
@@ -116,7 +125,9 @@ def _at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, word
 
 
 def _respect_of(written: Sample, other: Sample) -> frozenset[object]:
-    """Return the changed keywords, or the dims that are larger than a block, as a key to what is new about a sample.
+    """Return the changed keyword with its value, or several without, or the dims that are larger than a block.
+
+    It is a key to what is new about a sample.
 
     Empty if it differs in any other way, too.
     """
@@ -127,7 +138,8 @@ def _respect_of(written: Sample, other: Sample) -> frozenset[object]:
     if any(updated(one, shape=None) != updated(another, shape=None) for one, another in pairs):
         return frozenset()
     if changed:
-        return frozenset(changed if all(one == another for one, another in pairs) else ())
+        key = (*changed, render(other.kwargs[next(iter(changed))])) if len(changed) == 1 else changed
+        return frozenset(key if all(one == another for one, another in pairs) else ())
     return frozenset((k, dim) for k, (_, own) in enumerate(pairs) for dim, size in enumerate(own.sizes) if size > BLOCK)
 
 

@@ -79,7 +79,8 @@ def _words(changes: Mapping[str, Any], prefix: str = "") -> str:
 def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Scope) -> Iterator[Any]:
     """Yield other values of a keyword: some near its own, and those that other samples pass."""
     value = own.get(name)
-    near = islice(_near(name, value), None if scope.is_thorough or is_dim(name) else 1)
+    is_known = name.endswith(INDEX) and bool(choices)  # of other indices than those that occur, none says more
+    near = () if is_known else islice(_near(name, value), None if scope.is_thorough or is_dim(name) else 1)
     others = {render(other): other for other in (*near, *choices)}
     if name in own:
         others.pop(render({"none": True} if value is None else value), None)
@@ -89,7 +90,8 @@ def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Sc
 def _near(name: str, value: Any) -> Iterator[bool | float]:
     """Yield a flag flipped; three times a number, and half, or the other way round; the next whole numbers.
 
-    Of a dim, and of a number that is not whole, also its negative.
+    Of a dim, and of a number that is not whole, also its negative; of the latter also three quarters, which may be no
+    whole number.
     """
     if isinstance(value, bool):
         yield not value
@@ -97,7 +99,7 @@ def _near(name: str, value: Any) -> Iterator[bool | float]:
         # What is below 1 may be a probability.
         yield from ((value / 2, value * 3) if 0 < value < 1 else (value * 3, value / 2)) if value else (0.5, -0.5)
         if value:
-            yield -value
+            yield from (-value, 0.75 * value)
     elif isinstance(value, int):
         counts_from_the_end = is_dim(name)
         yield value + 1

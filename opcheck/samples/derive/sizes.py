@@ -76,7 +76,7 @@ def _several(sample: Sample) -> Iterator[tuple[int, Tensor]]:
 
 
 def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each size changed alone, then all of them changed to different odd ones.
+    """Yield each size changed alone, then all of them changed to different odd ones, and to the largest of them.
 
     A size that is larger than all that are tried is also one smaller, and half as large.
     """
@@ -89,6 +89,8 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     for first in (TOGETHER if scope.is_thorough else TOGETHER[:1]) if len(own) > 1 else ():
         together = {symbol: max(first, symbol * grows) + index for index, symbol in enumerate(own)}
         yield from _changed(sample, together, scope)
+    if len(own) > 1:  # a square matrix, or as many rows as features: code may take one dim for the other
+        yield from _changed(sample, dict.fromkeys(own[:-1], own[-1]), scope)
 
 
 def _changed(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Iterator[Derived]:
