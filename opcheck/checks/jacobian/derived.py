@@ -32,8 +32,8 @@ BLOCK = 16
 BESIDES = (
     "purity", "nondeterminism", "context", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "registration",
 )  # fmt: skip
-"""The checks that also run, with derive = "thorough", at the first derived sample that differs in a keyword, or has a
-dim larger than a block."""
+"""The checks that also run, with derive = "thorough", at the first derived sample with each other value of a keyword, or
+with a dim larger than a block."""
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
 """How cotangents lie in memory, beside plain ones, at derived samples."""
 
@@ -125,9 +125,7 @@ def _at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, word
 
 
 def _respect_of(written: Sample, other: Sample) -> frozenset[object]:
-    """Return the changed keyword with its value, or several without, or the dims that are larger than a block.
-
-    It is a key to what is new about a sample.
+    """Return what is new about a sample: a changed keyword with its value, several without, or dims beyond a block.
 
     Empty if it differs in any other way, too.
     """
