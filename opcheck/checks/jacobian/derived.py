@@ -32,8 +32,8 @@ BLOCK = 16
 BESIDES = (
     "purity", "nondeterminism", "context", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "registration",
 )  # fmt: skip
-"""The checks that also run, with derive = "thorough", at the first derived sample with each other value of a keyword, or
-with a dim larger than a block."""
+"""The checks that also run, with derive = "thorough", at the first derived sample with each other value of a keyword,
+and with a dim larger than a block."""
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
 """How cotangents lie in memory, beside plain ones, at derived samples."""
 
