@@ -23,7 +23,7 @@ from opcheck.checks.verdict import is_own, one_line
 from opcheck.derivatives import NO_REFUSAL, Disagreement, Request, TooLarge, tried
 from opcheck.derivatives.autodiff import Primal, vjp
 from opcheck.derivatives.comparison import Comparison
-from opcheck.derivatives.coordinates import same
+from opcheck.derivatives.coordinates import same, vector
 from opcheck.derivatives.differences import looped
 from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.objection import derivative_named
@@ -39,17 +39,21 @@ from opcheck.spec.values import NoneValue
 
 Answer = Literal[
     "hold", "refused", "untried", "too large", "slow", "untold", "refused in backward",
-    "cotangent", "nothing", "backward", "forward_ad", "rev_over_rev",
+    "cotangent", "nothing", "memory", "backward", "forward_ad", "rev_over_rev",
 ]  # fmt: skip
 """What a look says. The last three are checks whose claims do not hold; in the middle are those that tell nothing."""
 PLAIN: dict[Answer, str] = {
     "cotangent": "the gradient depends on the memory of the cotangent",
     "nothing": "the gradient of outputs without elements is not zero",
+    "memory": "the values depend on the memory of the inputs",
 }
 """What is wrong as it stands, without a comparison with differences."""
 FIRST: tuple[Answer, ...] = ("backward", "forward_ad")
 SECOND: tuple[Answer, ...] = ("rev_over_rev",)
 """The claims that are looked at: of first order everywhere, of second order where the samples of a spec are judged."""
+FOR_MEMORY = """\
+copies of the inputs, which have the same values in memory of their own, give others
+if it is a function of memory, as torch.as_strided is, leave "layout" out of vary"""
 HUGE = 1e6
 """The largest output at which differences are told apart from rounding: infinity and NaN are not."""
 SLOW = 0.25
@@ -206,11 +210,33 @@ def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
     return Look("hold" if smooth else "untold")
 
 
+def lies_otherwise(sample: Sample) -> bool:
+    """Tell whether a tensor is not contiguous."""
+    return any(recipe.memory != "contiguous" for recipe in sample.tensors)
+
+
+def _depends_on_memory(point: Point) -> bool:
+    """Tell whether a function gives other values at copies of the leaves. It may not be random."""
+
+    def at_copies() -> Tensor:
+        return looped(point.function, point.leaves, [point.coordinates])[0]
+
+    def agree(one: Tensor, other: Tensor) -> bool:
+        return same(one, other, 1e-6, 1e-6)
+
+    values = at_copies()
+    if agree(values, point.value):
+        return False
+    return agree(at_copies(), values) and agree(vector(point.function(*point.leaves)), point.value)
+
+
 def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: Sequence[Answer]) -> Look:
     context = subject.context
     numbers = context.numbers_in(context.coarsest(point.outputs))
     if numbers is None:
         return Look("untold")  # too coarse for differences
+    if lies_otherwise(subject.sample) and _depends_on_memory(point):
+        return Look("memory", FOR_MEMORY)
     for check in claims:
         if check == "forward_ad" and not subject.supports.forward_ad:
             continue

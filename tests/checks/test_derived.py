@@ -289,10 +289,18 @@ def test_where_differences_say_nothing_nobody_is_accused(tmp_path, name, derive)
         assert found.fields["derived"]["untold"]
 
 
-def test_a_function_of_memory_is_not_accused_for_gaps_in_it(outcomes):
-    samples = "samples = [{ args = [{ shape = [3, 4] }, [4], [3], 1], vary = ['layout'] }]"
-    found = outcomes(f'[[operator]]\nname = "torch.as_strided"\n{samples}\n', checks=("derived",), dtypes=("float64",))
-    assert [one.fields["derived"] for one in found.values()] == [{"untold": 2, "hold": 2, "refused in backward": 1}]
+def test_a_function_of_memory_says_so(outcomes):
+    samples = "samples = [{{ args = [{{ shape = [3, 4] }}, [4], [3], 1], vary = [{}] }}]"
+
+    def outcome(way):
+        spec = f'[[operator]]\nname = "torch.as_strided"\n{samples.format(way)}\n'
+        (found,) = outcomes(spec, checks=("derived",), dtypes=("float64",)).values()
+        return found
+
+    found = outcome("'layout'")
+    assert found.reason == "derived: memory noncontiguous: the values depend on the memory of the inputs"
+    assert 'if it is a function of memory, as torch.as_strided is, leave "layout" out of vary' in found.message
+    assert outcome("'value'").outcome == "passed"
 
 
 def test_a_sample_may_keep_what_must_not_vary(tmp_path):
@@ -390,6 +398,14 @@ def test_a_sample_in_other_memory_gets_cotangents_in_other_memory(tmp_path, dtyp
     found = outcome_of(tmp_path, "wrong_for_mixed_memory", dtype, samples, NO_FORWARD)
     assert found.reason == "derived: memory channels_last: the gradient depends on the memory of the cotangent"
     assert 'memory = "channels_last"' in found.message
+
+
+@BOTH
+def test_values_may_not_depend_on_where_inputs_lie(tmp_path, dtype):
+    found = outcome_of(tmp_path, "reads_aligned", dtype, keys=NO_FORWARD)
+    assert found.reason == "derived: memory offset: the values depend on the memory of the inputs"
+    assert 'memory = "offset"' in found.message
+    assert outcome_of(tmp_path, "reads_anywhere", dtype, keys=NO_FORWARD).outcome == "passed"
 
 
 @BOTH

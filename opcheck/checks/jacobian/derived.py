@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from opcheck.checks.jacobian.compare import compared as jacobian
-from opcheck.checks.looks import FIRST, PLAIN, SECOND, Answer, Look, attempt, attempts
+from opcheck.checks.looks import FIRST, PLAIN, SECOND, Answer, Look, attempt, attempts, lies_otherwise
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
@@ -70,7 +70,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
     if further and attempt(context, subject.sample, subject.sample).look(claims=further).answer in further:
         further = ()  # it does not hold at the written sample, where another check reports it
     for one, made in attempts(context, subject.sample, thorough):
-        own = MEMORIES_OF_COTANGENTS if _lies_otherwise(one.sample) else memories if _has_strides(one.sample) else ()
+        own = MEMORIES_OF_COTANGENTS if lies_otherwise(one.sample) else memories if _has_strides(one.sample) else ()
         said = made.look(own)
         memories = () if own and said.answer == "hold" else memories
         respect = _respect_of(subject.sample, one.sample) if thorough and said.answer == "hold" else frozenset()
@@ -79,11 +79,6 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
             said = again
         yield one, said, is_first
         respects.add(respect)
-
-
-def _lies_otherwise(sample: Sample) -> bool:
-    """Tell whether a tensor is not contiguous."""
-    return any(recipe.memory != "contiguous" for recipe in sample.tensors)
 
 
 def _has_strides(sample: Sample) -> bool:
