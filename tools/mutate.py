@@ -195,6 +195,7 @@ BESIDES = {
     "disagreement": ("diagnosis",),
     "dtypes": ("too_large",),
     "gradients": ("guards",),
+    "looks": ("derived",),
     "point": ("guards", "fallbacks", "request"),
     "process_state": ("runner",),
     "session": ("runner",),
