@@ -11,9 +11,9 @@ from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
 from opcheck.checks.arguments import KEYWORD, is_function, parameters
-from opcheck.samples.derive.keywords import is_dim
+from opcheck.samples.derive.keywords import NONE, is_dim
 from opcheck.samples.modules import ModuleCall
-from opcheck.spec.values import TupleValue
+from opcheck.spec.values import NoneValue, TupleValue
 
 DEPTH = 3
 """How many calls a keyword is followed through, as from a function to `forward` of an autograd.Function."""
@@ -22,8 +22,8 @@ OTHER = "another"
 SEVERAL = (0, 1)
 """Dims for a keyword that may be one dim or several."""
 SEQUENCES = ("tuple", "list", "Sequence", "Iterable")
-Value = str | float | tuple[int, int]
-EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
+Value = str | float | tuple[int, int] | NoneValue
+EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
 
 
 def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
@@ -31,7 +31,8 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
 
     They are those that an annotation lists (`Literal`), numbers where the default is None (`Optional[float]`), two dims
     where an annotation or code takes several (`int | tuple[int, ...]`, `isinstance(dim, tuple)`), and the words and
-    numbers that code compares a keyword with, as in `if reduction == "mean"`, or looks up, as in `TABLE[approximate]`:
+    numbers that code compares a keyword with, as in `if reduction == "mean"` and `momentum is None`, or looks up, as in
+    `TABLE[approximate]`:
     the operator's own code, that of functions which it passes the keyword on to, and of an autograd.Function all
     stages. Those of a class are of its constructor; its code may compare an attribute of the same name. Code that
     cannot be read has none.
@@ -49,7 +50,10 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
         values: list[Any] = _instead_of_none(one.name, one.annotation) if one.default is None else []
         values += [SEVERAL] if is_dim(one.name) and _takes_several(one.annotation) else []
         choices.setdefault(one.name, {}).update(dict.fromkeys(values))
+    without = {one.name for one in keywords if one.default is None}
     for name, value in _in_all_stages(operator, optional, DEPTH) if optional else ():
+        if value == NONE and name in without:
+            continue  # its default
         others = [OTHER] if isinstance(value, str) and name not in listed else []
         choices.setdefault(name, {}).update(dict.fromkeys([value, *others]))
     several = TupleValue(tuple=[*SEVERAL])
@@ -158,15 +162,15 @@ def _value_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _constants(node: ast.expr) -> Iterator[str | float]:
-    """Yield the words and numbers that an expression is, or lists."""
+def _constants(node: ast.expr) -> Iterator[str | float | NoneValue]:
+    """Yield the words and numbers that an expression is, or lists, and None."""
     for part in node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]:
         try:
             value = ast.literal_eval(part)
         except (TypeError, ValueError):  # no constant
             continue
-        if isinstance(value, (str, int, float)):
-            yield value
+        if value is None or isinstance(value, (str, int, float)):
+            yield NONE if value is None else value
 
 
 def _passed_on(

@@ -7,6 +7,7 @@ import torch
 from operators import varied
 
 from opcheck.checks.choices import OTHER, choices_of
+from opcheck.samples.derive.keywords import NONE
 from opcheck.samples.modules import ModuleCall
 from opcheck.spec.values import TupleValue
 
@@ -81,7 +82,9 @@ class Worded(torch.nn.Module):
         (varied.wrong_sum_passed_on, {"how": ["sum", OTHER]}),
         (torch.nn.functional.mse_loss, {"reduction": ["none", "mean", "elementwise_mean", "sum", OTHER]}),
         (torch.nn.MSELoss, {"reduction": ["none", "mean", "elementwise_mean", "sum", OTHER]}),
-        (varied.Squares, {"how": ["sum", OTHER]}),
+        (varied.Squares, {"how": ["sum", OTHER], "bias": [NONE]}),
+        (varied.wrong_without_momentum, {"momentum": [NONE]}),
+        (varied.biased, {}),
         (Kept.apply, {"p": [1.5], "how": ["tanh", "erf", OTHER]}),
         (KeptApart.apply, {"p": [1.5]}),
         (optional, {"scale": [0.5, 2.0], "dim": [0], "top": [2], "axis": [0]}),

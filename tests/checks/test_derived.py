@@ -26,6 +26,8 @@ WRONG = {
     "wrong_for_odd_multiples": ("size 3 -> 17", "{ shape = [1, 5] }", "4 holds where 5 fails"),
     "wrong_for_rank_3": ("a leading dim of 1", "{ shape = [1, 1, 1] }", ""),
     "wrong_for_gaps": ("memory noncontiguous", "{ shape = [", ""),
+    "wrong_for_multiples_of_8": ("size 3 -> 16", "{ shape = [1, 8] }", ""),
+    "wrong_without_momentum": ("momentum = { none = true }", "momentum = { none = true }", ""),
     "wrong_flipped": ("flip = true", "flip = true", ""),
     "wrong_scaled": ("factor = 3.0", "factor = 3.0", ""),
 }

@@ -60,13 +60,6 @@ def test_a_bad_habit_fails_under_its_check(outcome_of, check, name, dtype):
     assert outcome.reason.startswith(check)
 
 
-def test_backward_has_to_work_after_forward_under_autocast(outcome_of):
-    outcome = outcome_of("forgets_autocast", "context", "float64")
-    assert outcome.outcome == "failed"
-    assert outcome.reason.startswith("context: backward raises after forward under autocast: RuntimeError: ")
-    assert "torch.amp.custom_fwd" in outcome.message
-
-
 def torch_passes(name, dtype):
     """Whether both of torch's functions return True."""
     torch.manual_seed(0)

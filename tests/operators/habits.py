@@ -523,36 +523,6 @@ class WritesToCotangentAlone(Product):
         return v.mul_(y.conj()), None
 
 
-class ForgetsAutocast(torch.autograd.Function):
-    """x @ y, whose output has another dtype than its inputs under autocast."""
-
-    @staticmethod
-    def forward(ctx, x, y):
-        ctx.save_for_backward(x, y)
-        return x @ y.mT
-
-    @staticmethod
-    def backward(ctx, v):
-        x, y = ctx.saved_tensors
-        return v @ y.conj(), v.mT @ x.conj()
-
-
-class KnowsAutocast(ForgetsAutocast):
-    """The twin."""
-
-    @staticmethod
-    def backward(ctx, v):
-        return ForgetsAutocast.backward(ctx, v.to(ctx.saved_tensors[0].dtype))
-
-
-def forgets_autocast(x, y):
-    return ForgetsAutocast.apply(x, y)
-
-
-def knows_autocast(x, y):
-    return KnowsAutocast.apply(x, y)
-
-
 class SeedsInBackward(Square):
     """As dropout that draws its mask again."""
 
@@ -607,4 +577,4 @@ SEEN_BY_TORCH = (
 )  # fmt: skip
 """The faults that torch's gradcheck and gradgradcheck find, together; they pass all others."""
 
-TWINS = ("square", "product", "draws", "knows_autocast", "rounds_the_second", "flattened", "StopsNanWhereNothingMoves")
+TWINS = ("square", "product", "draws", "rounds_the_second", "flattened", "StopsNanWhereNothingMoves")

@@ -357,6 +357,15 @@ def wrong_for_negative_dims(x, dim: int = 0):
     return squared(x, dim < 0).sum(dim)
 
 
+def wrong_without_momentum(x, momentum: float = 0.5):
+    return squared(x, momentum is None)
+
+
+def wrong_for_multiples_of_8(x):
+    """As of a kernel whose last block of eight numbers has `n % 8` of them."""
+    return squared(x, x.dim() > 0 and x.shape[-1] > 0 and x.shape[-1] % 8 == 0)
+
+
 def wrong_without_bias(x, bias=None):
     """As of a kernel that was only called with both."""
     return squared(x if bias is None else x + bias, bias is None)

@@ -14,18 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from threading import Barrier, BrokenBarrierError
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, results_like, slope
 from opcheck.checks.plain_torch import CALL, GRADIENTS, VALUES, asserted
-from opcheck.checks.raw_gradients import functions_of
 from opcheck.checks.relations import Row, at_once, both, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
-from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line
+from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.objection import objection
@@ -68,7 +66,6 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     around = surroundings_of(subject)
     yield from _surrounded(subject, here, around)
     yield from _among_others(subject, here, around)
-    yield _after_autocast(subject)
     if subject.context.is_thorough:
         yield from _checkpointed(subject, here)
         yield from _in_another_thread(subject, here)
@@ -245,38 +242,6 @@ def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, gradi
         return HOLDS  # a gradient that is wrong here as well is no matter of the point
     verdict = fails("context: the gradient is wrong at another point of the same sample", wrong.text)
     return replace(verdict, at=("backward", subject.sample), elsewhere=True)
-
-
-def _after_autocast(subject: Subject) -> Verdict:
-    """Return whether a function written in Python has a backward pass after a forward pass under autocast.
-
-    The sample is in single precision there, which autocast concerns. A dtype without a kernel is no matter of it.
-    """
-    if subject.context.dtype is not torch.float64 or not functions_of(subject.differentiable_outputs):
-        return HOLDS
-
-    def single(item: Any) -> Any:
-        is_double = isinstance(item, Tensor) and item.dtype == torch.float64
-        return item.detach().float().requires_grad_(item.requires_grad) if is_double else item
-
-    other = subject.at(replace(subject.inputs.changed(single), leaves=tuple(map(single, subject.leaves))))
-
-    def cast() -> Call:
-        with torch.autocast(subject.leaves[0].device.type, torch.bfloat16):
-            return Call.of(other)
-
-    call = tried(cast)
-    refusal = tried(call.gradients) if isinstance(call, Call) and call.has_graph else None
-    if not isinstance(refusal, Exception) or "not implemented for" in str(refusal):
-        return HOLDS
-    if isinstance(tried(lambda: Call.of(other).gradients()), Exception):
-        return HOLDS
-    return replace(
-        fails(f"context: backward raises after forward under autocast: {one_line(refusal)}", CAST), cause=refusal
-    )
-
-
-CAST = "decorate forward and backward with torch.amp.custom_fwd and custom_bwd, or convert what backward multiplies"
 
 
 def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:

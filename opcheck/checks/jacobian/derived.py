@@ -29,9 +29,7 @@ from opcheck.strides import MEMORIES
 WRONG = (*PLAIN, *FIRST, *SECOND)
 BLOCK = 16
 """The size that most kernels have a block of at least."""
-BESIDES = (
-    "purity", "nondeterminism", "context", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "registration",
-)  # fmt: skip
+BESIDES = ("purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "registration")
 """The checks that also run, with derive = "thorough", at the first derived sample with each other value of a keyword,
 and with a dim larger than a block."""
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
