@@ -32,10 +32,9 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     They are those that an annotation lists (`Literal`), numbers where the default is None (`Optional[float]`), two dims
     where an annotation or code takes several (`int | tuple[int, ...]`, `isinstance(dim, tuple)`), and the words and
     numbers that code compares a keyword with, as in `if reduction == "mean"` and `momentum is None`, or looks up, as in
-    `TABLE[approximate]`:
-    the operator's own code, that of functions which it passes the keyword on to, and of an autograd.Function all
-    stages. Those of a class are of its constructor; its code may compare an attribute of the same name. Code that
-    cannot be read has none.
+    `TABLE[approximate]`: the operator's own code, that of functions which it passes the keyword on to, and of an
+    autograd.Function all stages. Those of a class are of its constructor; its code may compare an attribute of the same
+    name. Code that cannot be read has none.
     """
     try:
         function = _in_python(operator)

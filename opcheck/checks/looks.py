@@ -50,7 +50,7 @@ PLAIN: dict[Answer, str] = {
 """What is wrong as it stands, without a comparison with differences."""
 FIRST: tuple[Answer, ...] = ("backward", "forward_ad")
 SECOND: tuple[Answer, ...] = ("rev_over_rev",)
-"""The claims that are looked at: of first order everywhere, of second order where the samples of a spec are judged."""
+"""The claims that are looked at: of first order everywhere; under `thorough`, of second order where a sample is new."""
 FOR_MEMORY = """\
 copies of the inputs, which have the same values in memory of their own, give others
 if it is a function of memory, as torch.as_strided is, leave "layout" out of vary"""
@@ -217,17 +217,19 @@ def lies_otherwise(sample: Sample) -> bool:
 
 def _depends_on_memory(point: Point) -> bool:
     """Tell whether a function gives other values at copies of the leaves. It may not be random."""
-
-    def at_copies() -> Tensor:
-        return looped(point.function, point.leaves, [point.coordinates])[0]
-
-    def agree(one: Tensor, other: Tensor) -> bool:
-        return same(one, other, 1e-6, 1e-6)
-
-    values = at_copies()
-    if agree(values, point.value):
+    values = _at_copies(point)
+    if _agree(values, point.value):
         return False
-    return agree(at_copies(), values) and agree(vector(point.function(*point.leaves)), point.value)
+    return _agree(_at_copies(point), values) and _agree(vector(point.function(*point.leaves)), point.value)
+
+
+def _at_copies(point: Point) -> Tensor:
+    """Return the values of a function at copies of its leaves, of shape (M,)."""
+    return looped(point.function, point.leaves, [point.coordinates])[0]
+
+
+def _agree(one: Tensor, other: Tensor) -> bool:
+    return same(one, other, 1e-6, 1e-6)
 
 
 def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: Sequence[Answer]) -> Look:
@@ -248,9 +250,7 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
         if not comparison.holds_closely:
             # Differences of a random function never settle. Of one that reads what is between elements in memory they
             # do, but its values at copies are others.
-            (again,) = looped(along.function, along.leaves, [along.coordinates])
-            of_numbers = same(again, along.value, 1e-6, 1e-6)
-            if of_numbers and comparison.is_settled:
+            if _agree(_at_copies(along), along.value) and comparison.is_settled:
                 return Look(check)
             is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.values.isfinite().all())
             return Look("untold", f"{check} is nan at a kink" if is_nan else "")

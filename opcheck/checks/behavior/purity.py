@@ -6,6 +6,8 @@ They may draw from torch's global generator, but not seed it.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
+from functools import partial
+from typing import TypeVar
 
 import torch
 
@@ -19,6 +21,7 @@ from opcheck.samples.captured import captured
 from opcheck.samples.watched import Watched
 from opcheck.text import class_of
 
+T = TypeVar("T")
 STAGES = {
     "forward": ("", "", "function(*inputs)"),
     "backward": (CALL, ", *outputs, *cotangents", "pulled(outputs, inputs, cotangents)"),
@@ -53,7 +56,8 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     names = {name for name, _ in held}
     args, kwargs = inputs.fill(results_like(copies(inputs.leaves)))  # as in a network
     watched = [Watched.of(*named) for named in tensors_among(args, kwargs)]
-    yield _unseeded(subject, "forward", lambda: subject.function.called(args, kwargs))
+    verdict, _ = _unseeded(subject, "forward", lambda: subject.function.called(args, kwargs))
+    yield verdict
     yield _unchanged("forward", watched, names)
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
     for leaf in leaves if is_strided(subject) else ():
@@ -74,30 +78,26 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         watched += Watched.all("tangent", vectors)
         stages["forward mode"] = lambda: push(subject, vectors)
     for name, stage in stages.items():
-        error = None
-
-        def run(stage: Callable[[], object] = stage) -> None:
-            nonlocal error
-            error = tried(stage)
-
-        yield _unseeded(subject, name, run)
+        verdict, error = _unseeded(subject, name, partial(tried, stage))
+        yield verdict
         how = f", which raised {class_of(error)}," if isinstance(error, Exception) else ""
         yield _unchanged(name, watched, names, how)
 
 
-def _unseeded(subject: Subject, stage: str, run: Callable[[], object]) -> Verdict:
-    """Run a stage, and again if it draws: return whether what it leaves of torch's generator depends on what was."""
+def _unseeded(subject: Subject, stage: str, run: Callable[[], T]) -> tuple[Verdict, T]:
+    """Run a stage, and again if it draws: return whether it leaves torch's generator unseeded, and what it returns."""
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    run()
+    returned = run()
     after = torch.get_rng_state()
     if subject.function.seed is not None or torch.equal(before, after):
-        return HOLDS
+        return HOLDS, returned
     torch.manual_seed(2)
-    run()
+    returned = run()
     if not torch.equal(torch.get_rng_state(), after):
-        return HOLDS
-    return fails(f"purity: {stage} seeds torch's global generator: all that is drawn later is the same each time")
+        return HOLDS, returned
+    title = f"purity: {stage} seeds torch's global generator: all that is drawn later is the same each time"
+    return fails(title), returned
 
 
 def _unchanged(stage: str, watched: Iterable[Watched], held: Container[str], how: str = "") -> Verdict:
