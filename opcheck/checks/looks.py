@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
@@ -19,8 +20,8 @@ from opcheck.checks.arguments import defaults_of, names_of
 from opcheck.checks.choices import choices_of
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import Truth, by_reference, on_cpu
-from opcheck.checks.verdict import is_own, one_line
-from opcheck.derivatives import NO_REFUSAL, Disagreement, Request, TooLarge, tried
+from opcheck.checks.verdict import one_line
+from opcheck.derivatives import Disagreement, Request, TooLarge, tried
 from opcheck.derivatives.autodiff import Primal, vjp
 from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import same, vector
@@ -83,17 +84,17 @@ def attempts(
     is_first = sample.name == context.case.samples[0].name  # one of them tells what a constructor does
     module, constructor = context.memo.once("constructor", lambda: _constructor(context))
     written = [(one.args, one.kwargs, one.module) for one in samples]
+
+    def noted(one: Derived) -> Attempt:
+        context.note(f"sample {sample.name} with {one.what}")
+        return attempt(context, sample, one.sample)
+
     for one in derived(sample, call, thorough, ways, module, constructor if is_first else None):
         if (one.sample.args, one.sample.kwargs, one.sample.module) not in written:
-            whole = _attempt(context, sample, one)
+            whole = noted(one)
             yield one, whole
             for other in one.apart() if whole.answer == "refused" else ():
-                yield other, _attempt(context, sample, other)
-
-
-def _attempt(context: Context, written: Sample, one: Derived) -> Attempt:
-    context.note(f"sample {written.name} with {one.what}")
-    return attempt(context, written, one.sample)
+                yield other, noted(other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,41 +118,39 @@ class Attempt:
         assert self.subject is not None
         leaves, outputs = self.subject.leaves, self.outputs
         chosen = _chosen(outputs)
-        try:
-            if not chosen:
-                return _empty(leaves, outputs)
+        if not chosen:
+            look = tried(lambda: _empty(leaves, outputs))
+        else:
             tested = tuple(outputs[index] for index in chosen)
             point = Point(Primal(self.subject.function, chosen), leaves, outputs=tested)
-            return _compared(self.subject, point, memories, claims)
-        except NO_REFUSAL:
-            raise
-        except Exception as error:
-            if is_own(error):
-                raise
-            return Look("refused in backward", f"refused in backward: {one_line(error)}")
+            look = tried(partial(_compared, self.subject, point, memories, claims))
+        if isinstance(look, Exception):
+            return Look("refused in backward", f"refused in backward: {one_line(look)}")
+        return look
 
 
 def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
     """Call the operator at a sample that was derived from a written one, or is that."""
     try:
-        twins = context.memo.once("twins", lambda: _twins(context))
-        if not (twins or context.on_cpu is context or keeps_ties(written, sample)):
-            return Attempt("untried")
-        recipe = context.module(context.case.variant.path, sample) if sample.module != written.module else None
-        if recipe and parameter_elements(recipe, context.case.dtype, context.settings.modules) > room_of(sample):
-            return Attempt("too large")
-        subject = context.at(sample, context.realize(sample))
-        if not all(_takes(twin, subject) for twin in twins):
-            return Attempt("refused")
-        began = perf_counter()
-        with torch.enable_grad():
-            outputs = subject.function(*subject.leaves)
+        one = tried(lambda: _attempt(context, written, sample))
     except TooLarge:
         return Attempt("too large")
-    except NO_REFUSAL:
-        raise
-    except Exception:
+    return Attempt("refused") if isinstance(one, Exception) else one
+
+
+def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
+    twins = context.memo.once("twins", lambda: _twins(context))
+    if not (twins or context.on_cpu is context or keeps_ties(written, sample)):
+        return Attempt("untried")
+    recipe = context.module(context.case.variant.path, sample) if sample.module != written.module else None
+    if recipe and parameter_elements(recipe, context.case.dtype, context.settings.modules) > room_of(sample):
+        return Attempt("too large")
+    subject = context.at(sample, context.realize(sample))
+    if not all(_takes(twin, subject) for twin in twins):
         return Attempt("refused")
+    began = perf_counter()
+    with torch.enable_grad():
+        outputs = subject.function(*subject.leaves)
     answer: Answer | None = None
     if perf_counter() - began > SLOW:
         answer = "slow"

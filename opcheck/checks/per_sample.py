@@ -19,13 +19,12 @@ from opcheck.checks.verdict import (
     fails,
     first_failure,
     inapplicable,
-    is_own,
     one_line,
     out_of_reach,
     refused,
     untested,
 )
-from opcheck.derivatives import NO_REFUSAL, TooLarge, tried
+from opcheck.derivatives import NO_REFUSAL, TooLarge, is_own, tried
 from opcheck.derivatives.by_torch import CannotAsk
 from opcheck.planning.expectations import is_about
 from opcheck.planning.kinds import check_kinds

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from traceback import walk_tb
 from typing import Any
 
 from opcheck.planning.expectations import Kind, fits, is_about
@@ -125,17 +123,6 @@ def cannot(title: str, detail: str = "") -> Verdict:
 def blocked(check: str, title: str, detail: str = "") -> Verdict:
     """Return the verdict that a claim cannot be judged, since that of another check does not hold."""
     return Verdict(False, title, detail, blocked=check)
-
-
-def is_own(error: BaseException) -> bool:
-    """Tell whether an exception is a mistake in opcheck itself, and not what an operator raises."""
-    if not issubclass(type(error), (NameError, AttributeError, ImportError, AssertionError)):  # its __class__ may raise
-        return False  # torch raises others, where it is called with what an operator has returned
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    return bool(frames) and Path(frames[-1].f_code.co_filename).is_relative_to(PACKAGE)
-
-
-PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def first_failure(verdicts: Iterable[Verdict]) -> Verdict:

@@ -1,7 +1,7 @@
 """Calculus: Jacobians by finite differences and by automatic differentiation, and how they compare. Knows no specs."""
 
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.request import AUTO, NO_REFUSAL, Coverage, Request, TooLarge, tried
+from opcheck.derivatives.request import AUTO, NO_REFUSAL, Coverage, Request, TooLarge, is_own, tried
 from opcheck.derivatives.tolerances import Numbers, default_numbers
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "Request",
     "TooLarge",
     "default_numbers",
+    "is_own",
     "tried",
 ]

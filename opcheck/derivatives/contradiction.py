@@ -12,7 +12,7 @@ from opcheck.derivatives.coordinates import labels
 from opcheck.derivatives.directions import Random
 from opcheck.derivatives.disagreement import Disagreement, Names, Pair
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import NO_REFUSAL, Request
+from opcheck.derivatives.request import Request, tried
 from opcheck.derivatives.uncertainty import beyond_bound
 from opcheck.derivatives.wrong_entries import HOW, entry_of, explain, not_linear
 
@@ -103,15 +103,16 @@ def _by_reference(point: Point, mode: Mode, request: Request) -> Disagreement | 
         or not isinstance(function, Primal)
     ):
         return None
-    try:
-        other = Point(Primal(request.reference, function.chosen), point.leaves)
+    other = Point(Primal(request.reference, function.chosen), point.leaves)
+
+    def products_of_reference() -> torch.Tensor | None:
         differentiable = all(output.requires_grad for output in other.outputs)
         if not differentiable or not torch.allclose(other.value, point.value, 1e-6, 1e-6, equal_nan=True):
             return None
-        right = other.products(mode, point.directions.of(mode))
-    except NO_REFUSAL:
-        raise
-    except Exception:  # it does not take such arguments, or is not differentiable after all
+        return other.products(mode, point.directions.of(mode))
+
+    right = tried(products_of_reference)
+    if right is None or isinstance(right, Exception):  # it does not take such arguments, or is not differentiable
         return None
     bound = numbers.atol * point.directions.of(mode).norm(dim=1).unsqueeze(1) + numbers.rtol * right.abs()
     for looped in (False, True):

@@ -20,7 +20,7 @@ from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Axis, weights
-from opcheck.derivatives.request import NO_REFUSAL
+from opcheck.derivatives.request import tried
 from opcheck.derivatives.uncertainty import CERTAIN, error_estimate, largest
 
 
@@ -33,15 +33,15 @@ def independent_axes(
     values: the function without a graph; slopes: its differences along directions, with a step; unit: that of its
     rounding; outputs: those at the leaves. A function that raises nearby has no axes.
     """
-    try:
+
+    def independent() -> tuple[Axis, ...]:
         axes = tuple(_candidates(values, leaves, outputs))
         if not axes or _is_independent(axes, slopes, unit, leaves, outputs):
             return axes
         return tuple(axis for axis in axes if _is_independent([axis], slopes, unit, leaves, outputs))
-    except NO_REFUSAL:
-        raise
-    except Exception:
-        return ()
+
+    axes = tried(independent)
+    return () if isinstance(axes, Exception) else axes
 
 
 def _is_independent(

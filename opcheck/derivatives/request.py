@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from traceback import walk_tb
 from typing import Literal, TypeVar
 
 import torch
@@ -45,13 +47,29 @@ T = TypeVar("T")
 
 
 def tried(call: Callable[[], T]) -> T | Exception:
-    """Return what a call returns, or the exception by which the function refuses it. Passes on NO_REFUSAL."""
+    """Return what a call returns, or the exception by which the function refuses it.
+
+    Raises NO_REFUSAL, and mistakes of opcheck itself.
+    """
     try:
         return call()
     except NO_REFUSAL:
         raise
     except Exception as error:
+        if is_own(error):
+            raise
         return error
+
+
+def is_own(error: BaseException) -> bool:
+    """Tell whether an exception is a mistake in opcheck itself, and not what an operator raises."""
+    if not issubclass(type(error), (NameError, AttributeError, ImportError, AssertionError)):  # its __class__ may raise
+        return False  # torch raises others, where it is called with what an operator has returned
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    return bool(frames) and Path(frames[-1].f_code.co_filename).is_relative_to(PACKAGE)
+
+
+PACKAGE = Path(__file__).resolve().parent.parent
 
 
 Extent = Literal["full", "structured", "projected"]
