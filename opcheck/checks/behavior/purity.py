@@ -86,13 +86,13 @@ def judge(subject: Subject) -> Iterator[Verdict]:
 
 def _unseeded(subject: Subject, stage: str, run: Callable[[], T]) -> tuple[Verdict, T]:
     """Run a stage, and again if it draws: return whether it leaves torch's generator unseeded, and what it returns."""
-    torch.manual_seed(1)
+    torch.default_generator.manual_seed(1)  # torch.manual_seed is dear: see devices/device.py
     before = torch.get_rng_state()
     returned = run()
     after = torch.get_rng_state()
     if subject.function.seed is not None or torch.equal(before, after):
         return HOLDS, returned
-    torch.manual_seed(2)
+    torch.default_generator.manual_seed(2)
     returned = run()
     if not torch.equal(torch.get_rng_state(), after):
         return HOLDS, returned
