@@ -209,9 +209,9 @@ def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
     return Look("hold" if smooth else "untold")
 
 
-def lies_otherwise(sample: Sample) -> bool:
-    """Tell whether a tensor is not contiguous."""
-    return any(recipe.memory != "contiguous" for recipe in sample.tensors)
+def memories_of(sample: Sample) -> set[str]:
+    """Return how tensors lie in memory that are not contiguous."""
+    return {str(recipe.memory) for recipe in sample.tensors} - {"contiguous"}
 
 
 def _depends_on_memory(point: Point) -> bool:
@@ -236,7 +236,7 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
     numbers = context.numbers_in(context.coarsest(point.outputs))
     if numbers is None:
         return Look("untold")  # too coarse for differences
-    if lies_otherwise(subject.sample) and _depends_on_memory(point):
+    if memories_of(subject.sample) and _depends_on_memory(point):
         return Look("memory", FOR_MEMORY)
     for check in claims:
         if check == "forward_ad" and not subject.supports.forward_ad:

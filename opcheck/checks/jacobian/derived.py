@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from opcheck.checks.jacobian.compare import compared as jacobian
-from opcheck.checks.looks import FIRST, PLAIN, SECOND, Answer, Look, attempt, attempts, lies_otherwise
+from opcheck.checks.looks import FIRST, PLAIN, SECOND, Answer, Look, attempt, attempts, memories_of
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
@@ -59,8 +59,9 @@ def judge(subject: Subject) -> Verdict:
 def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
     """Yield each derived sample, with what a look says, and whether what else is claimed is judged there if it holds.
 
-    The first sample at which memory makes a difference, and those whose tensors lie there in other ways, are looked at
-    with cotangents that lie there in all ways.
+    The first sample at which memory makes a difference is looked at with cotangents that lie there in all ways; those
+    whose tensors lie there in a way of their own, with cotangents that do and with contiguous ones, and under
+    `thorough` with all.
     """
     context, memories, respects = subject.context, MEMORIES_OF_COTANGENTS, {frozenset[object]()}
     thorough = context.is_thorough
@@ -68,9 +69,13 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
     if further and attempt(context, subject.sample, subject.sample).look(claims=further).answer in further:
         further = ()  # it does not hold at the written sample, where another check reports it
     for one, made in attempts(context, subject.sample, thorough):
-        own = MEMORIES_OF_COTANGENTS if lies_otherwise(one.sample) else memories if _has_strides(one.sample) else ()
-        said = made.look(own)
-        memories = () if own and said.answer == "hold" else memories
+        own = memories_of(one.sample)
+        if own:  # outputs mostly lie as inputs do, and cotangents as outputs: "offset" makes a contiguous one
+            said = made.look([name for name in MEMORIES_OF_COTANGENTS if thorough or name in {*own, "offset"}])
+        else:
+            strided = memories if _has_strides(one.sample) else ()
+            said = made.look(strided)
+            memories = () if strided and said.answer == "hold" else memories
         respect = _respect_of(subject.sample, one.sample) if thorough and said.answer == "hold" else frozenset()
         is_first = respect not in respects
         if is_first and further and (again := made.look(claims=further)).answer in further:

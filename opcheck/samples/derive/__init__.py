@@ -25,7 +25,7 @@ __all__ = ["FEWER", "LARGEST", "SIZES", "Derived", "Keywords", "derived", "keeps
 
 SIZES = (1, 2, 16, 17, 33, 64, 128, 257, 520, 1030)
 """On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""
-FEWER = (1, 16, 17, 257)
+FEWER = (1, 17, 257)
 """Those that are tried as a standard."""
 NUMBERS = (0.0, 1.0, -1.0, 12.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
 """What tensors are filled with: exact numbers, which are all ties, large, tiny and subnormal ones."""

@@ -49,7 +49,22 @@ def _smaller(sample: Sample, written: Sample, look: Look, wrong: str) -> tuple[S
                 words += [f"a size of {size - 1} holds where {size} fails"] if last == "hold" and size > 2 else []
                 break
             last = said
-    return sample, words
+    return _untied(sample, written, look, wrong), words
+
+
+def _untied(sample: Sample, written: Sample, look: Look, wrong: str) -> Sample:
+    """Return the sample with sizes made smaller that need not be equal, as they are not in the written one."""
+    pairs = zip(written.tensors, sample.tensors, strict=False)
+    sizes = {old: new for before, after in pairs for old, new in zip(before.sizes, after.sizes, strict=False)}
+    whole = resized(written, sizes)
+    is_all = (whole.args, whole.kwargs, whole.module) == (sample.args, sample.kwargs, sample.module)
+    for symbol in sorted(symbols(written)) if is_all and not has_indices(written) else ():
+        for size in range(1, sizes[symbol]):
+            smaller = replace(resized(written, {**sizes, symbol: size}), name=sample.name)
+            if look(smaller) == wrong:
+                sample, sizes[symbol] = smaller, size
+                break
+    return sample
 
 
 def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:

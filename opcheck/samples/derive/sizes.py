@@ -15,6 +15,8 @@ from opcheck.spec.values import mapped
 
 CONSTRUCTED = 64
 """The largest size that modules are constructed with: as that of a kernel, a larger one takes long."""
+BLOCKS = (16, 8)
+"""What all sizes of a sample become at once, as one of a block: in matrices, and where there are more dims."""
 TOGETHER = (17, 33)
 """Where all sizes of a sample change at once, the first of them; the others are larger by one each."""
 
@@ -76,7 +78,7 @@ def _several(sample: Sample) -> Iterator[tuple[int, Tensor]]:
 
 
 def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each size changed alone, then all of them changed to different odd ones, and to the largest of them.
+    """Yield each size changed alone, then all of them changed to different odd ones, and to one size.
 
     A size that is larger than all that are tried is also one smaller, and half as large.
     """
@@ -89,8 +91,12 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     for first in (TOGETHER if scope.is_thorough else TOGETHER[:1]) if len(own) > 1 else ():
         together = {symbol: max(first, symbol * grows) + index for index, symbol in enumerate(own)}
         yield from _changed(sample, together, scope)
-    if len(own) > 1:  # a square matrix, or as many rows as features: code may take one dim for the other
-        yield from _changed(sample, dict.fromkeys(own[:-1], own[-1]), scope)
+    # A square matrix, or as many rows as features: code may take one dim for the other. It has a path of its own where
+    # no element is left over, too.
+    block = BLOCKS[any(len(recipe.sizes) > 3 for recipe in sample.tensors)]
+    equal = {symbol: max(block, own[-1]) for symbol in own if symbol != max(block, own[-1])}
+    if equal:
+        yield from _changed(sample, equal, scope)
 
 
 def _changed(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Iterator[Derived]:
