@@ -110,7 +110,8 @@ class Attempt:
     def look(self, memories: Sequence[str] = (), claims: Sequence[Answer] = FIRST) -> Look:
         """Return what one direction on each side says about the derivatives.
 
-        memories: how cotangents lie in memory, beside plain ones.
+        memories: how cotangents lie in memory, beside plain ones. If there are any, copies of inputs that are not
+            contiguous have to give the same values, too.
         claims: the names of the checks of these derivatives, as far as the spec claims them.
         """
         if self.answer is not None:
@@ -209,9 +210,9 @@ def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
     return Look("hold" if smooth else "untold")
 
 
-def memories_of(sample: Sample) -> set[str]:
+def memories_of(sample: Sample) -> frozenset[str]:
     """Return how tensors lie in memory that are not contiguous."""
-    return {str(recipe.memory) for recipe in sample.tensors} - {"contiguous"}
+    return frozenset(recipe.memory for recipe in sample.tensors) - {"contiguous"}
 
 
 def _depends_on_memory(point: Point) -> bool:
@@ -236,7 +237,7 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
     numbers = context.numbers_in(context.coarsest(point.outputs))
     if numbers is None:
         return Look("untold")  # too coarse for differences
-    if memories_of(subject.sample) and _depends_on_memory(point):
+    if memories and memories_of(subject.sample) and _depends_on_memory(point):
         return Look("memory", FOR_MEMORY)
     for check in claims:
         if check == "forward_ad" and not subject.supports.forward_ad:

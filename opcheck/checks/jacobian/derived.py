@@ -59,23 +59,22 @@ def judge(subject: Subject) -> Verdict:
 def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
     """Yield each derived sample, with what a look says, and whether what else is claimed is judged there if it holds.
 
-    The first sample at which memory makes a difference is looked at with cotangents that lie there in all ways; those
-    whose tensors lie there in a way of their own, with cotangents that do and with contiguous ones, and under
-    `thorough` with all.
+    Of the samples whose tensors lie in memory in one way, the first at which that makes a difference is looked at with
+    cotangents that lie there in other ways: if tensors are contiguous, or under `thorough`, in all of them; else as the
+    tensors do, and contiguous, since outputs mostly lie as inputs do, and cotangents as outputs.
     """
-    context, memories, respects = subject.context, MEMORIES_OF_COTANGENTS, {frozenset[object]()}
+    context, respects, layouts = subject.context, {frozenset[object]()}, set[frozenset[str]]()
     thorough = context.is_thorough
     further = SECOND if thorough and all(_is_claimed(subject, name) for name in SECOND) else ()
     if further and attempt(context, subject.sample, subject.sample).look(claims=further).answer in further:
         further = ()  # it does not hold at the written sample, where another check reports it
     for one, made in attempts(context, subject.sample, thorough):
-        own = memories_of(one.sample)
-        if own:  # outputs mostly lie as inputs do, and cotangents as outputs: "offset" makes a contiguous one
-            said = made.look([name for name in MEMORIES_OF_COTANGENTS if thorough or name in {*own, "offset"}])
-        else:
-            strided = memories if _has_strides(one.sample) else ()
-            said = made.look(strided)
-            memories = () if strided and said.answer == "hold" else memories
+        layout = memories_of(one.sample)
+        is_new = layout not in layouts and (bool(layout) or _has_strides(one.sample))
+        own = MEMORIES_OF_COTANGENTS if thorough or not layout else [*layout, "offset"]
+        said = made.look(own if is_new else ())
+        if is_new and said.answer == "hold":
+            layouts.add(layout)
         respect = _respect_of(subject.sample, one.sample) if thorough and said.answer == "hold" else frozenset()
         is_first = respect not in respects
         if is_first and further and (again := made.look(claims=further)).answer in further:
@@ -93,7 +92,7 @@ def _has_strides(sample: Sample) -> bool:
 def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verdict | None:
     """Return what the check says at the smallest sample that is wrong; None if it does not object after all."""
     answer, bad = said.answer, said.disagreement
-    memories = [bad.memory] if bad else []
+    memories = [bad.memory] if bad else MEMORIES_OF_COTANGENTS if answer == "memory" else []
     claims = SECOND if answer in SECOND else FIRST
 
     def look(sample: Sample) -> Answer:
