@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ _untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing 
 
 def probe(size: int, number: int = 0) -> Tensor:
     """Return a random direction of shape (size,) with coordinates in [-1, 1). It is the same one every time."""
-    return (_few if size <= FEW else _many)(size, number).clone()
+    return _kept(_numbers, size, number).clone()
 
 
 FIRST: dict[Side, int] = {"inputs": 100, "outputs": 200, "nearby": 400}
@@ -32,7 +32,20 @@ def _numbers(size: int, number: int) -> Tensor:
     return torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
 
 
-_few, _many = lru_cache(maxsize=1024)(_numbers), lru_cache(maxsize=4)(_numbers)
+def _away_from_zero(size: int, number: int) -> Tensor:
+    numbers = _kept(_numbers, size, number)
+    return (numbers + torch.where(numbers < 0, -1.0, 1.0)) / 2
+
+
+def _kept(make: Callable[[int, int], Tensor], size: int, number: int) -> Tensor:
+    return (_few if size <= FEW else _many)(make, size, number)
+
+
+def _made(make: Callable[[int, int], Tensor], size: int, number: int) -> Tensor:
+    return make(size, number)
+
+
+_few, _many = lru_cache(maxsize=2048)(_made), lru_cache(maxsize=8)(_made)
 
 
 def vectors_like(tensors: Sequence[Tensor], number: int = 0) -> tuple[Tensor, ...]:
@@ -49,8 +62,7 @@ def directions(size: int, count: int | None = None, side: Side = "inputs") -> Te
     """
     if count is None:
         return torch.eye(size, dtype=torch.float64)
-    numbers = torch.stack([probe(size, FIRST[side] + number) for number in range(count)])
-    return (numbers + torch.where(numbers < 0, -1.0, 1.0)) / 2
+    return torch.stack([_kept(_away_from_zero, size, FIRST[side] + number) for number in range(count)])
 
 
 def without(direction: Tensor, missing: Collection[int], sizes: Iterable[int]) -> Tensor:
