@@ -18,7 +18,7 @@ WRONG = [
     ("cotangent_transposed", "linearity", FUNCTION, "", "in permuted memory"),
     ("cotangent_behind_others", "linearity", FUNCTION, "", "that lie behind others in memory"),
     ("out_by_address", "variants", "", "", "out= a slice of a larger buffer"),
-    ("out_beside", "variants", "", "", "writes beside the slice"),
+    ("out_beside", "variants", "", "", "a slice of a larger buffer writes beside it"),
     ("out_of_its_shape", "variants", "", "", "out= an empty buffer"),
     ("drops_by_initial_seed", "context", RANDOM, "", "with the random generator elsewhere in backward"),
     ("expects_autocast_in_backward", "context", FUNCTION, "", "under torch.autocast in forward alone"),

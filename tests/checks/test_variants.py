@@ -25,6 +25,26 @@ def test_an_inplace_variant_with_other_values_is_caught(verdict_of, dtype):
 
 
 @BOTH
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (
+            "square_of_a_copy_",
+            "output 0 is not that of the function, called by operators.faulty.square_of_a_copy_ with a slice",
+        ),
+        (
+            "square_and_neighbors_",
+            "operators.faulty.square_and_neighbors_ with a slice of a larger buffer writes beside it",
+        ),
+    ],
+)
+def test_an_inplace_variant_that_is_wrong_for_slices_is_caught(verdict_of, dtype, target, words):
+    outcome = verdict_of("operators.right.square", "variants", dtype, inplace(f"faulty.{target}"))
+    assert outcome.outcome == "failed"
+    assert words in outcome.reason
+
+
+@BOTH
 def test_an_inplace_variant_that_returns_something_else_is_caught(verdict_of, dtype):
     outcome = verdict_of("operators.right.square", "variants", dtype, inplace("faulty.square_out_of_place_"))
     assert outcome.outcome == "failed"

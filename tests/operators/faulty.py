@@ -238,6 +238,19 @@ def square_other_values_(x: Tensor) -> Tensor:
     return x.mul_(x).add_(1)
 
 
+def square_of_a_copy_(x: Tensor) -> Tensor:
+    """In-place, but of a copy where memory has gaps."""
+    x.contiguous().mul_(x)
+    return x
+
+
+def square_and_neighbors_(x: Tensor) -> Tensor:
+    """In-place, with zeros for all that lies between the elements in memory."""
+    squares = x * x
+    x.as_strided((x.untyped_storage().nbytes() // x.element_size(),), (1,), 0).zero_()
+    return x.copy_(squares)
+
+
 def zeroed_behind_autograd_(x: Tensor) -> Tensor:
     """In-place, zero, with the gradient of the identity."""
     x.data.zero_()

@@ -73,7 +73,7 @@ def _inplace(
     verdict = _same(subject, (target,), expected[:1], way)
     if not verdict.passed or function.seed is not None:  # random numbers come in another order where there are gaps
         return verdict
-    return _in_slices(subject, (written,), lambda slices: call(*slices), expected[:1], way)
+    return _in_slices(subject, (written,), lambda slices: call(*slices), expected[:1], f"{way} with")
 
 
 def _out(subject: Subject, expected: Tensors) -> Verdict:
@@ -116,16 +116,18 @@ def _in_slices(
 
     values: those of the buffers before the call, which may refuse such memory.
     """
-    if not values or not _is_strided((*values, *expected)):
+    others = tuple(map(_with_other_values, expected))
+    shapes_stay = [tensor.shape for tensor in values] == [tensor.shape for tensor in others]
+    if not values or not shapes_stay or not _is_strided((*values, *expected)):
         return HOLDS
-    larger = [torch.stack((tensor, tensor), -1) for tensor in values]
+    larger = [torch.stack(pair, -1) for pair in zip(values, others, strict=True)]
     slices = tuple(whole[..., 0] for whole in larger)
     if isinstance(tried(lambda: call(slices)), Exception):
         return HOLDS
     verdict = _same(subject, slices, expected, f"{way} a slice of a larger buffer")
-    if not verdict.passed or all(map(equal, values, (whole[..., 1] for whole in larger))):
+    if not verdict.passed or all(map(equal, others, (whole[..., 1] for whole in larger))):
         return verdict
-    return fails(f"variants: {way} writes beside the slice of a larger buffer that it is given")
+    return fails(f"variants: {way} a slice of a larger buffer writes beside it")
 
 
 def _is_strided(tensors: Tensors) -> bool:
