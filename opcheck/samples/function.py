@@ -103,9 +103,11 @@ class TestedFunction:
             self.device.seed(self.seed + elsewhere)
 
 
-def with_own_first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def with_own_first(
+    args: tuple[Any, ...], kwargs: dict[str, Any], copy: Callable[[Tensor], Tensor] = writable
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments for an in-place operator: the tensors of the first one are copies, wherever they occur."""
-    copies = {id(part): writable(part) for part in parts(args[0]) if isinstance(part, Tensor)}
+    copies = {id(part): copy(part) for part in parts(args[0]) if isinstance(part, Tensor)}
 
     def copied(part: Any) -> Any:
         return copies.get(id(part), part)

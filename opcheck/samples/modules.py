@@ -50,10 +50,13 @@ class ModuleCall:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns. State that is not among the arguments is its own."""
-        state = self.state | {name: kwargs.pop(key) for name, key in self.named_in(kwargs).items()}
-        if self.module.training:
-            state |= {name: state[name].clone() for name in self.buffers}
+        state = self.taken_from(kwargs)
         return torch.func.functional_call(self.module, state, args, kwargs)
+
+    def taken_from(self, kwargs: dict[str, Any]) -> dict[str, Tensor]:
+        """Return the parameters and buffers for a call, by name. Those among its keyword arguments are taken out."""
+        state = self.state | {name: kwargs.pop(key) for name, key in self.named_in(kwargs).items()}
+        return state | {name: state[name].clone() for name in self.buffers if self.module.training}
 
     @cached_property
     def state(self) -> dict[str, Tensor]:

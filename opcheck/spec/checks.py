@@ -180,7 +180,7 @@ BUILTIN = (
     ),
     of_function(
         "buffers",
-        "a module changes its buffers in training mode only, and leaves no graph in them",
+        "buffers change in training mode only, have no graph, and the module can be called twice before backward",
         "opcheck.checks.behavior.buffers:check",
         applies=lambda operator: operator.spec.module is not None,
     ),

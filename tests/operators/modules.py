@@ -243,12 +243,44 @@ def _times_a_global(x: Tensor) -> Tensor:
     return x * OUT_OF_THE_GRAPH
 
 
+class Warmed(Constant):
+    """A factor that grows with each call in training mode."""
+
+    decay: Tensor
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("decay", torch.full((3,), 0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.grow()
+        return x * self.weight * self.decay
+
+    def grow(self) -> None:
+        self.decay = 0.9 * self.decay + 0.1
+
+
+class WarmedInPlace(Warmed):
+    """The same, but it changes what the backward pass of the last call needs."""
+
+    def grow(self) -> None:
+        self.decay.mul_(0.9).add_(0.1)
+
+
+class WarmedBehindAutograd(Warmed):
+    """The same in a way that autograd does not notice."""
+
+    def grow(self) -> None:
+        self.decay.data.mul_(0.9).add_(0.1)
+
+
 FAULTS: dict[str, tuple[type[Module], ...]] = {
     "backward": (WrongWeight, WrongInside, WrongUnlessOne, WrongLazyLayer),
-    "buffers": (ReplacesInEvaluation, WritesInEvaluation, KeepsItsGraph),
+    "buffers": (ReplacesInEvaluation, WritesInEvaluation, KeepsItsGraph, WarmedInPlace, WarmedBehindAutograd),
     "needs_input_grad": (Unregistered, BehindAFunction, Elsewhere),
 }
 """Modules with a mistake, by the check that must find it."""
 
-TWINS = (Layer, LazyLayer, Net, Scale, Centered, Constant)
+TWINS = (Layer, LazyLayer, Net, Scale, Centered, Constant, Warmed)
 """The same without the mistake."""

@@ -1,4 +1,4 @@
-"""Forward changes the buffers of a module in training mode only, and leaves no graph in them."""
+"""Forward changes buffers of a module in training mode only, leaves no graph in them, and may be called again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from opcheck.checks.calls import Call, copies, ordinary
 from opcheck.checks.per_sample import PerSample
+from opcheck.checks.relations import off_by
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, one_line
 from opcheck.derivatives import tried
@@ -18,10 +20,17 @@ from opcheck.samples.modules import ModuleCall
 from opcheck.samples.watched import Watched
 
 
-def judge(subject: Subject) -> Verdict:
-    """Call the module in evaluation mode, whichever its mode is, and look at its buffers at the end of forward."""
+def judge(subject: Subject) -> Iterator[Verdict]:
+    """Look at what forward does to buffers in evaluation mode, in the mode of the module, and when called again."""
     call = subject.function.operator
     assert isinstance(call, ModuleCall)
+    yield _in_evaluation(subject, call)
+    yield _without_graphs(subject, call)
+    yield _called_again(subject, call)
+
+
+def _in_evaluation(subject: Subject, call: ModuleCall) -> Verdict:
+    """Call the module in evaluation mode, whichever its mode is, and look at its buffers at the end of forward."""
     args, kwargs = subject.inputs.detached().fill()
     keys = {name: key for name, key in call.named_in(kwargs).items() if name in call.buffers}
     watched = {name: Watched.of(name, kwargs[key]) for name, key in keys.items()}
@@ -35,7 +44,7 @@ def judge(subject: Subject) -> Verdict:
     changes += [watched[name].change(after[name]) for name in watched if name in after]
     changes = [change for change in changes if change]
     if not changes:
-        return _without_graphs(subject, call)
+        return HOLDS
     return fails(f"buffers: forward changes buffers in evaluation mode: {changes[0]}", "\n".join(changes[1:]))
 
 
@@ -48,6 +57,33 @@ def _without_graphs(subject: Subject, call: ModuleCall) -> Verdict:
     kept = next((name for name, buffer in after.items() if buffer.requires_grad), "")
     what = f"buffers: forward leaves a graph in {kept}, which the next call extends"
     return fails(what, "detach what is written to it") if kept else HOLDS
+
+
+def _called_again(subject: Subject, call: ModuleCall) -> Verdict:
+    """Call the module twice in its own mode, and run the backward pass of the first call, as for two batches."""
+    if not subject.supports.backward:
+        return HOLDS
+    leaves = copies(subject.leaves)
+    args, kwargs = subject.context.realize(subject.sample).fill(leaves)
+    state = call.taken_from(kwargs)  # which both calls share
+
+    def forward() -> tuple[Tensor, ...]:
+        subject.function.reseed()
+        return subject.function.tested(torch.func.functional_call(call.module, state, args, kwargs))
+
+    with torch.enable_grad():
+        first, _ = Call(leaves, forward()), forward()
+    if not first.has_graph:
+        return HOLDS
+    expected = ordinary(subject).gradient
+    gradient = tried(first.gradient)
+    title = "buffers: backward after a second forward"
+    if isinstance(gradient, Exception):
+        return fails(f"{title} raised {one_line(gradient)}", KEEP)
+    return fails(f"{title} gives another gradient", KEEP) if off_by(subject, gradient, expected) else HOLDS
+
+
+KEEP = "forward changes what backward needs in place: assign a new tensor to the buffer, or let backward use a copy"
 
 
 @contextmanager

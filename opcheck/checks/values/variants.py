@@ -16,7 +16,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
 from opcheck.derivatives import tried
 from opcheck.samples.function import with_own_first
-from opcheck.samples.layouts import equal
+from opcheck.samples.layouts import equal, writable
 from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import flatten, named, names_among
 
@@ -54,17 +54,18 @@ def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
 def _inplace(
     subject: Subject, callee: Callable[..., Any], more: dict[str, Any], expected: Tensors, way: str
 ) -> Verdict:
-    args, kwargs = with_own_first(*subject.inputs.detached().fill())
-    target, fits = args[0], subject.fits_in_place
+    args, kwargs = subject.inputs.detached().fill()
+    fits = subject.fits_in_place
     function = replace(subject.function, operator=callee, inplace=False)  # whose first argument is a copy already
-    written = target.clone()
 
-    def call(first: Tensor) -> Any:
-        return function.called((first, *args[1:]), {**kwargs, **more})
+    def call(copy: Callable[[Tensor], Tensor]) -> tuple[Tensor, Any]:
+        own, keywords = with_own_first(args, kwargs, copy)
+        return own[0], function.called(own, {**keywords, **more})
 
-    returned = tried(lambda: call(target))
-    if isinstance(returned, Exception):
-        return fails(f"variants: {way} raised {one_line(returned)}") if fits else HOLDS
+    got = tried(lambda: call(writable))
+    if isinstance(got, Exception):
+        return fails(f"variants: {way} raised {one_line(got)}") if fits else HOLDS
+    target, returned = got
     if not fits and target.numel():  # an empty tensor may become one of another shape
         return fails(f"variants: {way} accepts an input that cannot hold the result", "it should raise an error")
     may_return_nothing = subject.case.operator.spec.inplace  # it is no variant of a function that returns something
@@ -73,7 +74,7 @@ def _inplace(
     verdict = _same(subject, (target,), expected[:1], way)
     if not verdict.passed or function.seed is not None:  # random numbers come in another order where there are gaps
         return verdict
-    return _in_slices(subject, (written,), lambda slices: call(*slices), expected[:1], f"{way} with")
+    return _in_slices(subject, args[:1], lambda slices: call(lambda _: slices[0]), expected[:1], f"{way} with")
 
 
 def _out(subject: Subject, expected: Tensors) -> Verdict:
