@@ -93,6 +93,18 @@ class ModuleCall:
         return {name: key for name, key in keys.items() if key in kwargs}
 
 
+@contextmanager
+def evaluating(module: Module) -> Iterator[None]:
+    """Put a module and all modules inside it in evaluation mode, each back in its own mode at the end."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
 def uninitialized(module: Module) -> dict[str, Tensor]:
     """Return the parameters and buffers of a module that have no shape yet, by name."""
     state = (*module.named_parameters(), *module.named_buffers())

@@ -275,12 +275,48 @@ class WarmedBehindAutograd(Warmed):
         self.decay.data.mul_(0.9).add_(0.1)
 
 
+class Merged(Constant):
+    """A weight that is computed from two parameters: anew in each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = Parameter(torch.randn(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.merged()
+
+    def merged(self) -> Tensor:
+        return self.weight * self.scale
+
+
+class KeptInEvaluation(Merged):
+    """The same, but in evaluation mode it is computed once, whatever the parameters are by now."""
+
+    kept: Tensor | None = None
+
+    def merged(self) -> Tensor:
+        if self.training:
+            return super().merged()
+        if self.kept is None:
+            self.kept = super().merged()
+        return self.kept
+
+
+class CoarseWithoutGrad(Merged):
+    """A fast path in evaluation mode where no gradients are wanted, with fewer digits."""
+
+    def merged(self) -> Tensor:
+        merged = super().merged()
+        return merged if self.training or torch.is_grad_enabled() else merged + 1e-6
+
+
 FAULTS: dict[str, tuple[type[Module], ...]] = {
     "backward": (WrongWeight, WrongInside, WrongUnlessOne, WrongLazyLayer),
     "buffers": (ReplacesInEvaluation, WritesInEvaluation, KeepsItsGraph, WarmedInPlace, WarmedBehindAutograd),
+    "context": (KeptInEvaluation, CoarseWithoutGrad),
     "needs_input_grad": (Unregistered, BehindAFunction, Elsewhere),
 }
 """Modules with a mistake, by the check that must find it."""
 
-TWINS = (Layer, LazyLayer, Net, Scale, Centered, Constant, Warmed)
+TWINS = (Layer, LazyLayer, Net, Scale, Centered, Constant, Warmed, Merged)
 """The same without the mistake."""

@@ -16,7 +16,7 @@ from opcheck.checks.relations import off_by
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, one_line
 from opcheck.derivatives import tried
-from opcheck.samples.modules import ModuleCall
+from opcheck.samples.modules import ModuleCall, evaluating
 from opcheck.samples.watched import Watched
 
 
@@ -84,18 +84,6 @@ def _called_again(subject: Subject, call: ModuleCall) -> Verdict:
 
 
 KEEP = "forward changes what backward needs in place: assign a new tensor to the buffer, or let backward use a copy"
-
-
-@contextmanager
-def evaluating(module: Module) -> Iterator[None]:
-    """Put a module and all modules inside it in evaluation mode, each back in its own mode at the end."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 That is: not on grad mode, inference mode, autocast, deterministic mode, the number of threads or what lay in memory
 before, around the forward or the backward pass; not on calls before it, or between its forward and its backward pass,
 nor do these overwrite what it has returned; not on what the same tensor held before; not on where the random generator
-is when backward runs, nor on whether the graph is retained. Where as many samples as possible are derived: not on the
-stream, nor on the thread of backward, nor on calls of other threads at the same time, nor on torch.utils.checkpoint.
+is when backward runs, nor on whether the graph is retained. Values of modules do not in evaluation mode, either. Where
+as many samples as possible are derived: not on the stream, nor on the thread of backward, nor on calls of other threads
+at the same time, nor on torch.utils.checkpoint.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from threading import Barrier, BrokenBarrierError
 
@@ -25,9 +27,9 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
-from opcheck.derivatives.coordinates import vector
+from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.objection import objection
-from opcheck.samples.modules import ModuleCall
+from opcheck.samples.modules import ModuleCall, evaluating
 from opcheck.samples.watched import Watched
 
 AT_ONCE = 20
@@ -66,6 +68,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     around = surroundings_of(subject)
     yield from _surrounded(subject, here, around)
     yield from _among_others(subject, here, around)
+    yield from _in_evaluation(subject)
     if subject.context.is_thorough:
         yield from _checkpointed(subject, here)
         yield from _in_another_thread(subject, here)
@@ -242,6 +245,27 @@ def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, gradi
         return HOLDS  # a gradient that is wrong here as well is no matter of the point
     verdict = fails("context: the gradient is wrong at another point of the same sample", wrong.text)
     return replace(verdict, at=("backward", subject.sample), elsewhere=True)
+
+
+def _in_evaluation(subject: Subject) -> Iterator[Row]:
+    """Compare values of a module in evaluation mode: it may have a path without grad, or keep what it has computed."""
+    call = subject.function.operator
+    if not isinstance(call, ModuleCall) or not call.module.training or not is_strided(subject):
+        return
+    nearby = tensors_of(vector(subject.leaves) + 1e-3 * direction_of(subject), subject.leaves)
+    fresh = tried(lambda: replace(call, module=deepcopy(call.module)))
+    with evaluating(call.module):
+        here = tried(lambda: Call.of(subject).values)
+        if isinstance(here, Exception):
+            return
+        with torch.no_grad():
+            without_grad = Call.of(subject).values
+        follows = Call.of(subject, nearby).values
+    yield Row("the values in evaluation mode under torch.no_grad()", without_grad, here)
+    if not isinstance(fresh, Exception):
+        with evaluating(fresh.module):
+            alone = Call(nearby, replace(subject.function, operator=fresh)(*nearby)).values
+        yield Row("the values in evaluation mode of a call that follows another one", follows, alone)
 
 
 def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:
