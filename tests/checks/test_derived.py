@@ -395,6 +395,16 @@ def test_sizes_of_a_module_change_with_those_of_its_inputs(tmp_path, name, expec
 
 
 @BOTH
+@pytest.mark.parametrize(("name", "expected"), [("Tracked", "passed"), ("TrackedInEvaluation", "failed")])
+def test_other_keywords_of_a_constructor_have_other_checks_if_the_project_is_thorough(tmp_path, name, expected, dtype):
+    found = outcome_of(tmp_path, name, dtype, keys="module = {}", derive="thorough")
+    assert found.outcome == expected, found.message
+    if expected == "failed":
+        what = "module.momentum = { none = true }: buffers: forward changes buffers in evaluation mode"
+        assert found.reason.startswith(f"derived: {what}")
+
+
+@BOTH
 def test_a_sample_in_other_memory_gets_cotangents_in_other_memory(tmp_path, dtype):
     samples = "samples = [{ args = [{ shape = [2, 3, 2, 2] }] }]"
     found = outcome_of(tmp_path, "wrong_for_mixed_memory", dtype, samples, NO_FORWARD)

@@ -611,5 +611,31 @@ class Weighted(torch.nn.Module):
         return squared(x * self.weight, self.wrong and len(self.weight) > 16)
 
 
+class Tracked(torch.nn.Module):
+    """x², with a running mean, which is that of all batches where momentum is None."""
+
+    def __init__(self, momentum=0.5):
+        super().__init__()
+        self.momentum = momentum
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, x):
+        if self.training:
+            self.track(x.detach().mean())
+        return squared(x, False)
+
+    def track(self, mean):
+        self.mean = self.mean.lerp(mean.to(self.mean), 0.1 if self.momentum is None else self.momentum)
+
+
+class TrackedInEvaluation(Tracked):
+    """The same, but without momentum in evaluation mode, too."""
+
+    def forward(self, x):
+        if self.momentum is None and not self.training:
+            self.track(x.detach().mean())
+        return super().forward(x)
+
+
 class WeightedWrongBeyond16(Weighted):
     wrong = True

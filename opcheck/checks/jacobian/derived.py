@@ -23,13 +23,23 @@ from opcheck.samples.derive import Derived, smallest
 from opcheck.samples.derive.change import updated
 from opcheck.spec.library import Sample
 from opcheck.spec.render import render
-from opcheck.spec.values import UNSET
+from opcheck.spec.values import UNSET, Value
 from opcheck.strides import MEMORIES
 
 WRONG = (*PLAIN, *FIRST, *SECOND)
 BLOCK = 16
 """The size that most kernels have a block of at least."""
-BESIDES = ("purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "registration")
+BESIDES = (
+    "purity",
+    "nondeterminism",
+    "needs_input_grad",
+    "linearity",
+    "saved",
+    "aliasing",
+    "vmap",
+    "buffers",
+    "registration",
+)
 """The checks that also run, with derive = "thorough", at the first derived sample with each other value of a keyword,
 and with a dim larger than a block."""
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
@@ -75,7 +85,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
         said = made.look(own if is_new else ())
         if is_new and said.answer == "hold":
             layouts.add(layout)
-        respect = _respect_of(subject.sample, one.sample) if thorough and said.answer == "hold" else frozenset()
+        respect = _respect_of(subject, one.sample) if thorough and said.answer == "hold" else frozenset()
         is_first = respect not in respects
         if is_first and further and (again := made.look(claims=further)).answer in further:
             said = again
@@ -121,21 +131,30 @@ def _at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, word
     return replace(verdict, title=title, detail="\n".join(lines), at=(check, sample))
 
 
-def _respect_of(written: Sample, other: Sample) -> frozenset[object]:
+def _respect_of(subject: Subject, other: Sample) -> frozenset[object]:
     """Return what is new about a sample: a changed keyword with its value, several without, or dims beyond a block.
 
     Empty if it differs in any other way, too.
     """
-    changed = {key for key, value in other.kwargs.items() if written.kwargs.get(key, UNSET) != value}
+    written = subject.sample
+    before, after = (_keywords(one, subject) for one in (written, other))
+    changed = {key for key, value in after.items() if before.get(key, UNSET) != value}
     if len(other.tensors) != len(written.tensors):  # some are left out
         return frozenset({*changed, len(other.tensors)})
     pairs = [*zip(written.tensors, other.tensors, strict=True)]
     if any(updated(one, shape=None) != updated(another, shape=None) for one, another in pairs):
         return frozenset()
     if changed:
-        key = (*changed, render(other.kwargs[next(iter(changed))])) if len(changed) == 1 else changed
+        key = (*changed, render(after[next(iter(changed))])) if len(changed) == 1 else changed
         return frozenset(key if all(one == another for one, another in pairs) else ())
     return frozenset((k, dim) for k, (_, own) in enumerate(pairs) for dim, size in enumerate(own.sizes) if size > BLOCK)
+
+
+def _keywords(sample: Sample, subject: Subject) -> dict[str, Value]:
+    """Return the keyword arguments of a call, and those of the constructor of a module as `module.<name>`."""
+    module = sample.module or subject.case.operator.spec.module
+    constructor = {} if module is None else module.kwargs
+    return sample.kwargs | {f"module.{name}": value for name, value in constructor.items()}
 
 
 def _besides(subject: Subject, one: Derived) -> Verdict | None:
