@@ -89,7 +89,8 @@ def attempts(
         context.note(f"sample {sample.name} with {one.what}")
         return attempt(context, sample, one.sample)
 
-    for one in derived(sample, call, thorough, ways, module, constructor if is_first else None):
+    real = str(context.dtype.to_real()).removeprefix("torch.") if context.dtype.is_complex else ""
+    for one in derived(sample, call, thorough, ways, module, constructor if is_first else None, real):
         if (one.sample.args, one.sample.kwargs, one.sample.module) not in written:
             whole = noted(one)
             yield one, whole

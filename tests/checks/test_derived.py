@@ -394,6 +394,17 @@ def test_sizes_of_a_module_change_with_those_of_its_inputs(tmp_path, name, expec
         assert "args = [{ shape = [1, 17] }], module = { args = [17] }" in found.message
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("derive", ["standard", "thorough"])
+def test_a_real_tensor_beside_a_complex_one_is_tried(tmp_path, derive, seed):
+    keys = NO_FORWARD + "\nvariants = []"
+    found = outcome_of(tmp_path, "wrong_for_real_factors", "complex128", TWO, keys, derive, seed)
+    assert found.reason.startswith("derived: tensor 1 real: backward: ")
+    assert '{ args = [{ shape = [1, 1] }, { shape = [1, 1], dtype = "float64", grad = true }] }' in found.message
+    right = outcome_of(tmp_path, "product_of_mixed", "complex128", TWO, keys, derive, seed)
+    assert right.outcome == "passed", right.message
+
+
 @BOTH
 @pytest.mark.parametrize(("name", "expected"), [("Tracked", "passed"), ("TrackedInEvaluation", "failed")])
 def test_other_keywords_of_a_constructor_have_other_checks_if_the_project_is_thorough(tmp_path, name, expected, dtype):

@@ -611,6 +611,37 @@ class Weighted(torch.nn.Module):
         return squared(x * self.weight, self.wrong and len(self.weight) > 16)
 
 
+class Product(torch.autograd.Function):
+    """x y, each of them real or complex."""
+
+    is_wrong = False
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @classmethod
+    def backward(cls, ctx, v):
+        x, y = ctx.saved_tensors
+        of_y = v * x if cls.is_wrong and not y.is_complex() else v * x.conj()
+        return tuple(own if like.is_complex() else own.real for own, like in ((v * y.conj(), x), (of_y, y)))
+
+
+class WrongForRealFactors(Product):
+    """The same, but it does not conjugate where the second factor is real."""
+
+    is_wrong = True
+
+
+def product_of_mixed(x, y):
+    return Product.apply(x, y)
+
+
+def wrong_for_real_factors(x, y):
+    return WrongForRealFactors.apply(x, y)
+
+
 class Tracked(torch.nn.Module):
     """x², with a running mean, which is that of all batches where momentum is None."""
 

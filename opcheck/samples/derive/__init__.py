@@ -16,7 +16,7 @@ from opcheck.samples.derive.keywords import by_keyword
 from opcheck.samples.derive.layouts import by_layout
 from opcheck.samples.derive.shrink import smallest
 from opcheck.samples.derive.sizes import TOGETHER, by_broadcast, by_emptiness, by_rank, by_size, keeps_ties
-from opcheck.samples.derive.values import by_integer, by_mask, by_value
+from opcheck.samples.derive.values import by_dtype, by_integer, by_mask, by_value
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
@@ -48,8 +48,9 @@ BY_WAY: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
     "mask": by_mask,
     "layout": by_layout,
     "keyword": by_keyword,
+    "dtype": by_dtype,
 }
-"""How samples vary in a way; in dtypes they do where rounding has a bound: see low_precision_grad."""
+"""How samples vary in a way; in coarse dtypes they do where rounding has a bound: see low_precision_grad."""
 
 
 def derived(
@@ -59,6 +60,7 @@ def derived(
     ways: Collection[Way] = WAYS,
     module: Construction | None = None,
     constructor: Keywords | None = None,
+    real: str = "",
 ) -> Iterator[Derived]:
     """Yield the samples derived from a written one, the same ones each time, but for those that are too large.
 
@@ -67,11 +69,12 @@ def derived(
     ways: in which of the ways of the sample they vary, the second of a pair of variations or both.
     module: how it is constructed, if the operator is one.
     constructor: the keywords that its constructor may have, if these are to be varied, too.
+    real: the real dtype that tensors may have, if that of the case is complex.
     """
     if not all(recipe.layout == "strided" for recipe in sample.tensors):
         return
     sizes, numbers, elements = (SIZES, NUMBERS, NUMBERS) if thorough else (FEWER, FEW_NUMBERS, FEW_ELEMENTS)
-    scope = Scope(sizes, numbers, elements, call, module, constructor, thorough)
+    scope = Scope(sizes, numbers, elements, call, module, constructor, thorough, real)
     ones = {way: list(BY_WAY[way](sample, scope)) for way in sample.vary if way in BY_WAY}
     wanted = [one for way, own in ones.items() if way in ways for one in own]
     pairs = _paired(sample, ones, scope, ways) if thorough and wanted else ()

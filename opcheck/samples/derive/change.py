@@ -58,6 +58,8 @@ class Scope:
     constructor: Keywords | None = None
     """The keywords of its constructor, where these are varied."""
     is_thorough: bool = False
+    real: str = ""
+    """The real dtype of as many digits, if that of the case is complex."""
 
 
 def changed(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:

@@ -34,6 +34,14 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
                 yield Derived(f"an element of tensor {number} = {value:g}", with_one(sample, recipe, contains=(value,)))
 
 
+def by_dtype(sample: Sample, scope: Scope) -> Iterator[Derived]:
+    """Yield each of several tensors real where all others are complex."""
+    recipes = [one for one in sample.tensors if one.dtype is None and one.layout == "strided"]
+    for number, recipe in enumerate(sample.tensors) if scope.real and len(recipes) > 1 else ():
+        if recipe in recipes and recipe.grad is not False and not recipe.conj:
+            yield Derived(f"tensor {number} real", with_one(sample, recipe, dtype=scope.real, grad=True))
+
+
 def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each tensor of explicit whole numbers with the least and the largest of them throughout, and reversed.
 
