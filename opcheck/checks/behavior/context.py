@@ -253,7 +253,8 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
     if not isinstance(call, ModuleCall) or not call.module.training or not is_strided(subject):
         return
     nearby = tensors_of(vector(subject.leaves) + 1e-3 * direction_of(subject), subject.leaves)
-    fresh = tried(lambda: replace(call, module=deepcopy(call.module)))
+    shared = {id(tensor): tensor for tensor in call.state.values()}
+    fresh = tried(lambda: replace(call, module=deepcopy(call.module, shared)))
     with evaluating(call.module):
         here = tried(lambda: Call.of(subject).values)
         if isinstance(here, Exception):

@@ -30,16 +30,8 @@ WRONG = (*PLAIN, *FIRST, *SECOND)
 BLOCK = 16
 """The size that most kernels have a block of at least."""
 BESIDES = (
-    "purity",
-    "nondeterminism",
-    "needs_input_grad",
-    "linearity",
-    "saved",
-    "aliasing",
-    "vmap",
-    "buffers",
-    "registration",
-)
+    "purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "buffers", "registration"
+)  # fmt: skip
 """The checks that also run, with derive = "thorough", at the first derived sample with each other value of a keyword,
 and with a dim larger than a block."""
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
