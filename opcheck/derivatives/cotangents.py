@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ _untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing 
 
 def probe(size: int, number: int = 0) -> Tensor:
     """Return a random direction of shape (size,) with coordinates in [-1, 1). It is the same one every time."""
-    return _kept(_numbers, size, number).clone()
+    return _kept(size, number).clone()
 
 
 FIRST: dict[Side, int] = {"inputs": 100, "outputs": 200, "nearby": 400}
@@ -27,25 +27,17 @@ FEW = 512
 """Up to how many numbers the directions of all samples are kept; of longer ones, those of one sample."""
 
 
-def _numbers(size: int, number: int) -> Tensor:
+def _numbers(size: int, number: int, away_from_zero: bool) -> Tensor:
     generator = torch.Generator().manual_seed(1000 * size + number)
-    return torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
+    numbers = torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
+    return (numbers + torch.where(numbers < 0, -1.0, 1.0)) / 2 if away_from_zero else numbers
 
 
-def _away_from_zero(size: int, number: int) -> Tensor:
-    numbers = _kept(_numbers, size, number)
-    return (numbers + torch.where(numbers < 0, -1.0, 1.0)) / 2
+_few, _many = lru_cache(maxsize=1024)(_numbers), lru_cache(maxsize=4)(_numbers)
 
 
-def _kept(make: Callable[[int, int], Tensor], size: int, number: int) -> Tensor:
-    return (_few if size <= FEW else _many)(make, size, number)
-
-
-def _made(make: Callable[[int, int], Tensor], size: int, number: int) -> Tensor:
-    return make(size, number)
-
-
-_few, _many = lru_cache(maxsize=2048)(_made), lru_cache(maxsize=8)(_made)
+def _kept(size: int, number: int, away_from_zero: bool = False) -> Tensor:
+    return (_few if size <= FEW else _many)(size, number, away_from_zero)
 
 
 def vectors_like(tensors: Sequence[Tensor], number: int = 0) -> tuple[Tensor, ...]:
@@ -62,7 +54,7 @@ def directions(size: int, count: int | None = None, side: Side = "inputs") -> Te
     """
     if count is None:
         return torch.eye(size, dtype=torch.float64)
-    return torch.stack([_kept(_away_from_zero, size, FIRST[side] + number) for number in range(count)])
+    return torch.stack([_kept(size, FIRST[side] + number, away_from_zero=True) for number in range(count)])
 
 
 def without(direction: Tensor, missing: Collection[int], sizes: Iterable[int]) -> Tensor:
