@@ -261,11 +261,12 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
             return
         with torch.no_grad():
             without_grad = Call.of(subject).values
-        follows = Call.of(subject, nearby).values
+        follows = Call.of(subject, copies(nearby)).values
     yield Row("the values in evaluation mode under torch.no_grad()", without_grad, here)
     if not isinstance(fresh, Exception):
         with evaluating(fresh.module):
-            alone = Call(nearby, replace(subject.function, operator=fresh)(*nearby)).values
+            other = replace(subject, function=replace(subject.function, operator=fresh))
+            alone = Call.of(other, copies(nearby)).values
         yield Row("the values in evaluation mode of a call that follows another one", follows, alone)
 
 

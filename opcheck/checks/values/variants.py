@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -54,13 +55,12 @@ def _call(subject: Subject, operator: Callable[..., Any], **more: Any) -> Any:
 def _inplace(
     subject: Subject, callee: Callable[..., Any], more: dict[str, Any], expected: Tensors, way: str
 ) -> Verdict:
-    args, kwargs = subject.inputs.detached().fill()
-    fits = subject.fits_in_place
+    inputs, fits = subject.inputs.detached(), subject.fits_in_place
     function = replace(subject.function, operator=callee, inplace=False)  # whose first argument is a copy already
 
     def call(copy: Callable[[Tensor], Tensor]) -> tuple[Tensor, Any]:
-        own, keywords = with_own_first(args, kwargs, copy)
-        return own[0], function.called(own, {**keywords, **more})
+        args, kwargs = with_own_first(*inputs.fill(), copy)
+        return args[0], function.called(args, {**kwargs, **more})
 
     got = tried(lambda: call(writable))
     if isinstance(got, Exception):
@@ -74,17 +74,17 @@ def _inplace(
     verdict = _same(subject, (target,), expected[:1], way)
     if not verdict.passed or function.seed is not None:  # random numbers come in another order where there are gaps
         return verdict
-    return _in_slices(subject, args[:1], lambda slices: call(lambda _: slices[0]), expected[:1], f"{way} with")
+    values, _ = inputs.fill()
+    return _in_slices(subject, values[:1], lambda slices: call(lambda _: slices[0]), expected[:1], f"{way} with")
 
 
 def _out(subject: Subject, expected: Tensors) -> Verdict:
-    supports, operator = subject.supports, subject.context.operator
+    supports = subject.supports
     stated = "out" in supports.model_fields_set
-    claimed = supports.out if stated else takes_out(operator)
+    claimed = supports.out if stated else takes_out(subject.context.operator)
     buffers = tuple(map(_with_other_values, expected))
-    try:
-        _call(subject, operator, out=buffers if len(buffers) > 1 else buffers[0] if buffers else None)
-    except Exception as error:
+    error = tried(lambda: _call_out(subject, buffers))
+    if isinstance(error, Exception):
         if not claimed:
             return HOLDS
         hint = "if the operator has no out=, write supports.out = false"
@@ -96,17 +96,19 @@ def _out(subject: Subject, expected: Tensors) -> Verdict:
     return _out_in_other_memory(subject, expected) if verdict.passed else verdict
 
 
+def _call_out(subject: Subject, buffers: Tensors) -> Any:
+    out = buffers if len(buffers) > 1 else buffers[0] if buffers else None
+    return _call(subject, subject.context.operator, out=out)
+
+
 def _out_in_other_memory(subject: Subject, expected: Tensors) -> Verdict:
     """Pass slices of larger buffers as out=; then empty buffers, to be resized or refused."""
-
-    def call(buffers: Tensors) -> Any:
-        return _call(subject, subject.context.operator, out=buffers if len(buffers) > 1 else buffers[0])
-
+    call = partial(_call_out, subject)
     verdict = _in_slices(subject, tuple(map(_with_other_values, expected)), call, expected, "out=")
     if not verdict.passed or not _is_strided(expected):
         return verdict
     empty = tuple(tensor.new_empty(0) for tensor in expected)
-    is_refused = isinstance(tried(lambda: call(empty)), Exception)
+    is_refused = isinstance(tried(partial(call, empty)), Exception)
     return verdict if is_refused else _same(subject, empty, expected, "out= an empty buffer")
 
 

@@ -36,9 +36,9 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 def by_dtype(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each of several tensors real where all others are complex."""
-    recipes = [one for one in sample.tensors if one.dtype is None and one.layout == "strided"]
-    for number, recipe in enumerate(sample.tensors) if scope.real and len(recipes) > 1 else ():
-        if recipe in recipes and recipe.grad is not False and not recipe.conj:
+    complex_ones = [(number, recipe) for number, recipe in enumerate(sample.tensors) if recipe.dtype is None]
+    for number, recipe in complex_ones if scope.real and len(complex_ones) > 1 else ():
+        if recipe.grad is not False and not recipe.conj:
             yield Derived(f"tensor {number} real", with_one(sample, recipe, dtype=scope.real, grad=True))
 
 
