@@ -23,6 +23,15 @@ def test_it_is_an_error_that_says_so(verdict_of, monkeypatch, check, missing):
     assert "please report it" in found.message
 
 
+def test_it_does_not_show_that_a_dtype_is_refused(verdict_of, monkeypatch):
+    keys = 'dtypes = { forward = ["float64", "float32"], backward = ["float64"], exact = true }'
+    assert verdict_of("torch.sin", "dtypes", "float32", keys, SAMPLES).outcome == "failed"  # it is not refused
+    monkeypatch.delattr("opcheck.checks.values.dtypes.ordinary")
+    found = verdict_of("torch.sin", "dtypes", "float32", keys, SAMPLES)
+    assert found.outcome == "error"
+    assert "name 'ordinary' is not defined" in found.reason
+
+
 def test_what_an_operator_raises_is_its_own(verdict_of):
     found = verdict_of("operators.mistaken.unknown_name_in_backward", "backward", samples=SAMPLES)
     assert found.outcome == "failed"

@@ -102,15 +102,12 @@ def _refused(context: Context, what: str) -> Verdict:
             continue  # the sample does not exist in this dtype
         tries += 1
         try:
-            if what == "forward":
-                subject.function.result(*(leaf.detach() for leaf in subject.leaves))
-            elif not ordinary(subject).has_graph:
-                return HOLDS
-        except Untestable as error:
-            return cannot(str(error), WHAT_IS_TESTED)
+            works = tried(partial(_works, subject, what))
         except NO_REFUSAL as error:
             return out_of_memory(error)
-        except Exception:
+        if isinstance(works, Untestable):
+            return cannot(str(works), WHAT_IS_TESTED)
+        if works is not True:
             return HOLDS
     if not tries:
         return cannot(f"dtypes: no sample can be made in {dtype}, so it is unknown whether {dtype} is refused")
@@ -119,3 +116,11 @@ def _refused(context: Context, what: str) -> Verdict:
         f'add "{dtype}" to dtypes.{what}, or take dtypes.exact out, so that the spec claims nothing about {dtype}',
         **remedy(f"dtypes.{what}", dtype),
     )
+
+
+def _works(subject: Subject, what: str) -> bool:
+    """Call the operator forward, or backward: return whether there is a graph. Passes on the exceptions of both."""
+    if what == "forward":
+        subject.function.result(*(leaf.detach() for leaf in subject.leaves))
+        return True
+    return ordinary(subject).has_graph
