@@ -149,7 +149,7 @@ def _unknown_names(when: When, path: Path, choices: Mapping[str, Collection[str]
         wanted = getattr(when, key)
         listed = isinstance(wanted, tuple)
         for index, name in enumerate(wanted if listed else (wanted,)):
-            if name is not None and name not in known:
+            if name is not None and name.removeprefix("-" if key == "device" else "") not in known:
                 yield locate((*path, key, index) if listed else (*path, key), *unknown(key, name, known, 30))
 
 

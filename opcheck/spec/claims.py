@@ -1,6 +1,6 @@
 """What an operator claims apart from its samples: dtypes, support, tolerances, outputs and known failures."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_validator
@@ -233,6 +233,7 @@ class ErrorClaim(Model):
 
 
 VariantName = Annotated[str, named("variant")]
+DeviceEntry = Annotated[str, named("device entry")]
 DtypeOrGroup = Annotated[str, named("dtype or group")]
 
 
@@ -245,7 +246,9 @@ class When(Model):
     variant: VariantName | Frozen[VariantName] | None = Field(
         default=None, description="ways to call it: function, method or inplace"
     )
-    device: DeviceName | Frozen[DeviceName] | None = Field(default=None, description="devices")
+    device: DeviceEntry | Frozen[DeviceEntry] | None = Field(
+        default=None, description='devices; "-cuda" stands for all others'
+    )
     dtype: DtypeOrGroup | Frozen[DtypeOrGroup] | None = Field(default=None, description="dtypes or groups of dtypes")
     sample: str | Frozen[str] | None = Field(default=None, description="names of samples; all others must still pass")
     engine: Literal["batched", "torch"] | None = Field(default=None, description="only under this engine")
@@ -265,9 +268,15 @@ class When(Model):
         for key, value in values.items():
             wanted = getattr(self, key)
             listed = (wanted,) if isinstance(wanted, str) else wanted
-            if listed is not None and value not in (names.expand(listed) if key == "dtype" else listed):
+            if listed is not None and not _includes(names.expand(listed) if key == "dtype" else listed, value):
                 return False
         return True
+
+
+def _includes(listed: Sequence[str], name: str) -> bool:
+    """Tell whether a name is among others. Those with a minus in front, as in "-cuda", stand for all but them."""
+    left_out = [one[1:] for one in listed if one.startswith("-")]
+    return name in listed or (bool(left_out) and name not in left_out)
 
 
 class Expect(Model):

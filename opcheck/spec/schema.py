@@ -55,7 +55,11 @@ class Vocabulary:
         if kind in fixed:
             return {"type": "string", "enum": list(fixed[kind])}
         templates = {template.name: template.file.template.about for template in self.templates}
-        known = {"check": self.checks, "device": self.devices, "template": dict(sorted(templates.items()))}[kind]
+        others = {f"-{name}": f"all but: {about}" if about else "" for name, about in self.devices.items()}
+        known = {
+            "check": self.checks, "device": self.devices, "device entry": {**self.devices, **others},
+            "template": dict(sorted(templates.items())),
+        }[kind]  # fmt: skip
         choice: JsonSchemaValue = {"enum": list(known)}
         if any(known.values()):
             choice["x-taplo"] = {"docs": {"enumValues": list(known.values())}}

@@ -50,7 +50,7 @@ class TestAudit:
             HEAD
             + """
             [[operator.expect]]
-            when = { check = ["vmap", "bakward"], variant = "metod", device = "cudaa" }
+            when = { check = ["vmap", "bakward"], variant = "metod", device = ["cudaa", "-cdua"] }
             outcome = "fail"
             reason = "x"
             [[operator.expect]]
@@ -64,11 +64,12 @@ class TestAudit:
         assert [(line.split(";")[0], line.rpartition("; ")[2]) for line in lines] == [
             ('spec.toml:7:39: unknown check "bakward"', 'did you mean "backward"?'),
             ('spec.toml:7:61: unknown variant "metod"', 'did you mean "method"?'),
-            ('spec.toml:7:79: unknown device "cudaa"', 'did you mean "cuda"?'),
+            ('spec.toml:7:80: unknown device "cudaa"', 'did you mean "cuda"?'),
+            ('spec.toml:7:89: unknown device "-cdua"', 'did you mean "cuda"?'),
             ('spec.toml:11:26: unknown dtype "flot64"', 'did you mean "float64"?'),
             ('spec.toml:12:27: unknown sample "lang"', 'did you mean "long"?'),
         ]
-        assert lines[4].split("; ")[1] == "expected one of 0, long[n=1], long, long[n=2]"
+        assert lines[5].split("; ")[1] == "expected one of 0, long[n=1], long, long[n=2]"
 
     def test_a_variant_that_the_operator_lacks_is_unknown(self, audited: Audited) -> None:
         column = len("expect = [{ when = { variant = ") + 1

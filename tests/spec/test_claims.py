@@ -124,6 +124,14 @@ class TestWhen:
         assert when.matches(dtype="complex128")
         assert not when.matches(dtype="float32")
 
+    @pytest.mark.parametrize(
+        ("written", "matched"),
+        [("-cuda", {"cpu", "mps"}), (["-cuda", "-mps"], {"cpu"}), (["-cuda", "cuda"], {"cpu", "cuda", "mps"})],
+    )
+    def test_a_minus_stands_for_all_other_devices(self, written: object, matched: set[str]) -> None:
+        when = When.model_validate({"device": written})
+        assert {name for name in ("cpu", "cuda", "mps") if when.matches(device=name)} == matched
+
 
 class TestOperators:
     def test_the_target_is_the_name_unless_it_is_given(self, loaded: Load) -> None:
