@@ -274,12 +274,18 @@ def _dense(result: Tensor) -> Tensor:
 
 
 def _not_whole(one: Tensor, other: Tensor) -> Tensor:
-    """Return where whole numbers are not the exact ones, as a mask. float64 has no say about very large ones."""
+    """Return where whole numbers are not the exact ones, as a mask. float64 has no say about very large ones.
+
+    Exact ones that are off by as much as special functions are, such as 2.9999999999999996, are whole as well.
+    """
     one, other = _dense(one), _dense(other)
     if one.dtype is torch.bool:
         return one != (other != 0)
     if not other.is_floating_point():
         return one != other.to(one.dtype)  # wraps around
+    nearest = other.round()
+    is_near = (other - nearest).abs() <= FUNCTIONS * rounding_unit(other.dtype) * other.abs()
+    other = torch.where(is_near, nearest, other)
     held = other.abs() < WHOLE
     return held & ((torch.where(held, other, 0.0).to(torch.int64).to(one.dtype) != one) | (other != other.trunc()))
 

@@ -238,6 +238,13 @@ class TestComputation:
         half = self.deviation(lambda x: x / 2, x, torch.int64, torch.tensor([50, 3]))
         assert half.headline() == "y[1] is 3, not 3.5"
 
+    @pytest.mark.parametrize(("off", "is_whole"), [(-(2.0**-51), True), (2.0**-51, True), (-1e-9, False)])
+    def test_what_double_precision_rounds_may_be_whole(self, off, is_whole):
+        exact = torch.tensor([3 + off], dtype=torch.float64)
+        computation = Computation(lambda move: (exact,), torch.int64, terms=2)
+        assert (computation.deviation(tuple, (torch.tensor([3]),), ("y",)) is None) is is_whole
+        assert computation.deviation(tuple, (torch.tensor([2]),), ("y",)) is not None
+
     def test_double_precision_has_a_say_about_whole_numbers_that_it_holds(self):
         exact = torch.tensor([100.0, -(2.0**60)], dtype=torch.float64)
         computation = Computation(lambda move: (exact,), torch.int64, terms=2)
