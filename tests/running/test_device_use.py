@@ -149,6 +149,20 @@ class TestStickyErrors:
 
         assert "index out of bounds" in tried(check).message
 
+    def test_a_derived_sample_that_breaks_the_device_is_named(self, case_of, session, device, monkeypatch):
+        def square(x):
+            device.broken = device.broken or not x.dim()
+            device.wait()
+            return x * x
+
+        square.__module__ = "operators.right"
+        monkeypatch.setattr("operators.right.square", square)
+        case = case_of(text=EXPECTING, check="derived")
+        outcome = run(replace(case, device=NPU), session)
+        assert outcome.reason == "the device npu is unusable since this case: device-side assert triggered"
+        what = "derived: rank 0: the device computes nothing from here on\nat the sample { args = [{ shape = [] }] }"
+        assert what in outcome.message
+
     def test_later_cases_on_the_device_are_not_run(self, tried, device):
         first = tried(self.broken(device, HOLDS))
         outcome = tried(lambda context: pytest.fail("run"))
