@@ -55,6 +55,8 @@ SECOND: tuple[Answer, ...] = ("rev_over_rev",)
 FOR_MEMORY = """\
 copies of the inputs, which have the same values in memory of their own, give others
 if it is a function of memory, as torch.as_strided is, leave "layout" out of vary"""
+LARGE: tuple[Answer, ...] = ("untold", "too large")
+"""What becomes of a call that smaller samples may tell more of."""
 HUGE = 1e6
 """The largest output at which differences are told apart from rounding: infinity and NaN are not."""
 SLOW = 0.25
@@ -77,7 +79,8 @@ def attempts(
 ) -> Iterator[tuple[Derived, Attempt]]:
     """Yield the samples derived from a written one in some ways, each with what becomes of a call.
 
-    What is refused is followed by what changes one by one. What is written is left out: it is looked at anyway.
+    What is refused is followed by what changes one by one, what is too large, or has outputs that are, by what is
+    smaller. What is written is left out: it is looked at anyway.
     """
     operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
     call = context.memo.once("keywords", lambda: _keywords(operator, path, (one.kwargs for one in samples)))
@@ -85,17 +88,18 @@ def attempts(
     module, constructor = context.memo.once("constructor", lambda: _constructor(context))
     written = [(one.args, one.kwargs, one.module) for one in samples]
 
-    def noted(one: Derived) -> Attempt:
+    def each(one: Derived) -> Iterator[tuple[Derived, Attempt]]:
         context.note(f"sample {sample.name} with {one.what}")
-        return attempt(context, sample, one.sample)
+        made = attempt(context, sample, one.sample)
+        yield one, made
+        others = one.apart if made.answer == "refused" else one.smaller if made.answer in LARGE else tuple
+        for other in others():
+            yield from each(other)
 
     real = str(context.dtype.to_real()).removeprefix("torch.") if context.dtype.is_complex else ""
     for one in derived(sample, call, thorough, ways, module, constructor if is_first else None, real):
         if (one.sample.args, one.sample.kwargs, one.sample.module) not in written:
-            whole = noted(one)
-            yield one, whole
-            for other in one.apart() if whole.answer == "refused" else ():
-                yield other, noted(other)
+            yield from each(one)
 
 
 @dataclass(frozen=True, eq=False)

@@ -366,6 +366,16 @@ def wrong_for_multiples_of_8(x):
     return squared(x, x.dim() > 0 and x.shape[-1] > 0 and x.shape[-1] % 8 == 0)
 
 
+def wrong_for_multiples_of_32(x):
+    """As of a grid of `n // 32` blocks, counted from 0."""
+    return squared(x, x.dim() > 0 and x.shape[-1] > 0 and x.shape[-1] % 32 == 0)
+
+
+def wrong_beyond_1024(x):
+    """As of a reduction whose second pass is missing."""
+    return squared(x, x.dim() > 0 and x.shape[-1] > 1024)
+
+
 def wrong_without_bias(x, bias=None):
     """As of a kernel that was only called with both."""
     return squared(x if bias is None else x + bias, bias is None)

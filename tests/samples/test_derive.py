@@ -10,7 +10,6 @@ from opcheck.planning import load
 from opcheck.samples.derive import (
     FEW_ELEMENTS,
     FEW_NUMBERS,
-    FEWER,
     LARGEST,
     SIZES,
     Keywords,
@@ -44,10 +43,24 @@ def varied(sample, defaults=None, **more):
 def test_a_size_is_one_symbol_wherever_it_occurs(sample_of):
     sample = sample_of("{ args = [{ shape = [4, 3] }, { shape = [3, 5] }], vary = ['size'] }")
     found = varied(sample)
-    assert [shapes(found[f"size 3 -> {size}"]) for size in FEWER] == [[(4, n), (n, 5)] for n in FEWER]
-    assert shapes(found["sizes 3 -> 17, 4 -> 18, 5 -> 19"]) == [(18, 17), (17, 19)]
+    assert [shapes(found[f"size 3 -> {size}"]) for size in (1, 1030)] == [[(4, n), (n, 5)] for n in (1, 1030)]
+    together = found["sizes 3 -> 17, 4 -> 18, 5 -> 19"]
+    assert shapes(together) == [(18, 17), (17, 19)]
+    assert {one.what: shapes(one) for one in together.apart()} == {
+        "size 3 -> 17": [(4, 17), (17, 5)],
+        "size 4 -> 18": [(18, 3), (3, 5)],
+        "size 5 -> 19": [(4, 3), (3, 19)],
+    }
     more = varied(sample, thorough=True)
     assert {f"size 4 -> {size}" for size in SIZES} <= set(more)
+    assert not [*more["sizes 3 -> 17, 4 -> 18, 5 -> 19"].apart()]  # they are tried anyway
+
+
+def test_sizes_that_are_too_large_together_change_one_by_one(sample_of):
+    found = varied(sample_of("{ args = [{ shape = [2, 3, 4, 5] }], vary = ['size'] }"))
+    assert shapes(found["size 2 -> 17"]) == [(17, 3, 4, 5)]
+    assert shapes(found["size 5 -> 20"]) == [(2, 3, 4, 20)]
+    assert not any(what.startswith("sizes 2 -> 17") for what in found)
 
 
 def test_explicit_values_stay_and_where_there_are_indices_nothing_gets_smaller(sample_of):
@@ -71,8 +84,8 @@ def test_random_whole_numbers_may_be_indices_too(sample_of):
 @pytest.mark.parametrize(
     ("what", "keeps"),
     [
-        ("size 3 -> 17", True),
-        ("a leading dim of 1", True),
+        ("size 3 -> 1030", True),
+        ("leading dims of 2, 1", True),
         ("memory transposed", True),
         ("sizes 3 -> 17, 4 -> 18, 5 -> 19", True),
         ("dim 1 of tensor 0 -> 1", False),
@@ -89,14 +102,14 @@ def test_some_changes_leave_equal_sizes_equal(sample_of, what, keeps):
 def test_sizes_of_explicit_values_count_among_those_that_are_equal(sample_of):
     sample = sample_of("{ args = [{ shape = [2, 3] }, { values = [2, 0], dtype = 'int64' }] }")
     found = varied(sample)
-    assert keeps_ties(sample, found["size 3 -> 17"].sample)
-    assert not keeps_ties(sample, found["size 2 -> 17"].sample)
+    assert keeps_ties(sample, found["size 3 -> 1030"].sample)
+    assert not keeps_ties(sample, found["size 2 -> 1030"].sample)
 
 
 def test_a_size_that_is_there_is_not_tried_again(sample_of):
     found = varied(sample_of("{ args = [{ shape = [17, 3] }], vary = ['size'] }"))
     assert "size 17 -> 17" not in found
-    assert "size 17 -> 257" in found
+    assert "size 17 -> 1030" in found
 
 
 def test_the_largest_size_is_allowed(sample_of):
@@ -111,7 +124,6 @@ def test_ranks_broadcast_dims_and_memory(sample_of):
         sample_of("{ args = [{ shape = [2, 3] }, { shape = [3] }], vary = ['rank', 'broadcast', 'layout'] }")
     )
     assert {what: shapes(one) for what, one in found.items() if "memory" not in what} == {
-        "a leading dim of 1": [(1, 2, 3), (1, 3)],
         "leading dims of 2, 1": [(2, 1, 2, 3), (2, 1, 3)],
         "rank 0": [(), ()],
         "dim 0 of tensor 0 -> 1": [(1, 3), (3,)],
@@ -130,11 +142,8 @@ def test_where_a_rank_is_refused_there_are_less_and_one_tensor_alone(sample_of):
     found = varied(sample_of("{ args = [{ shape = [2, 3] }, { shape = [3] }], vary = ['rank'] }"))
     apart = {what: [(one.what, shapes(one)) for one in one.apart()] for what, one in found.items()}
     assert apart == {
-        "a leading dim of 1": [
-            ("a leading dim of 1 of tensor 0", [(1, 2, 3), (3,)]),
-            ("a leading dim of 1 of tensor 1", [(2, 3), (1, 3)]),
-        ],
         "leading dims of 2, 1": [
+            ("a leading dim of 1", [(1, 2, 3), (1, 3)]),
             ("a leading dim of 2", [(2, 2, 3), (2, 3)]),
             ("leading dims of 2, 1 of tensor 0", [(2, 1, 2, 3), (3,)]),
             ("leading dims of 2, 1 of tensor 1", [(2, 3), (2, 1, 3)]),
@@ -145,7 +154,15 @@ def test_where_a_rank_is_refused_there_are_less_and_one_tensor_alone(sample_of):
             ("rank 0 of tensor 1", [(2, 3), ()]),
         ],
     }
-    assert "a leading dim of 2" in varied(sample_of("{ args = [{ shape = [1, 2, 1, 2] }] }"))
+    one, two, *_ = found["leading dims of 2, 1"].apart()
+    assert [(one.what, shapes(one)) for one in one.apart()] == [
+        ("a leading dim of 1 of tensor 0", [(1, 2, 3), (3,)]),
+        ("a leading dim of 1 of tensor 1", [(2, 3), (1, 3)]),
+    ]
+    assert not [*two.apart()]
+    assert {"a leading dim of 1", "a leading dim of 2"} <= set(
+        varied(sample_of("{ args = [{ shape = [1, 2, 1, 2] }] }"))
+    )
 
 
 def test_a_sample_without_elements_has_no_other_sizes(sample_of):
@@ -231,9 +248,8 @@ def test_numbers_vary_where_nothing_is_said_of_them(sample_of):
     assert found["an element of tensor 0 = 12"].sample.toml() == (
         "{ args = [{ shape = [2], contains = [12.0] }, { shape = [3], low = 0.0 }] }"
     )
-    assert found["tensor 0 = 30"].sample.toml() == (
-        "{ args = [{ shape = [2], mean = 30.0, std = 0.0 }, { shape = [3], low = 0.0 }] }"
-    )
+    (smaller,) = found["tensor 0 = 1000"].smaller()
+    assert smaller.sample.toml() == "{ args = [{ shape = [2], mean = 30.0, std = 0.0 }, { shape = [3], low = 0.0 }] }"
     assert len(varied(sample, thorough=True)) > len(found)
 
 
@@ -291,7 +307,7 @@ def test_a_size_beyond_all_that_are_tried_gets_smaller_too(sample_of):
 
 def test_values_become_simple_and_go_where_they_do_not_matter(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }, { shape = [2] }] }")
-    one = varied(sample)["tensor 0 = 30"]
+    one = varied(sample)["tensor 0 = 1000"]
 
     def look(other):
         return "backward" if (other.tensors[0].mean or 0) > 10 else "hold"
@@ -356,7 +372,7 @@ def test_those_of_some_ways_are_among_those_of_all(sample_of):
 
 def test_a_wrong_sample_becomes_as_small_as_it_stays_wrong(sample_of):
     sample = sample_of("{ args = [{ shape = [4, 3] }], kwargs = { flag = true, needed = true } }")
-    one = varied(sample)["size 3 -> 257"]
+    one = varied(sample)["size 3 -> 1030"]
 
     def look(other):
         return "backward" if max(other.tensors[0].sizes) > 20 and "needed" in other.kwargs else "hold"
@@ -369,9 +385,24 @@ def test_a_wrong_sample_becomes_as_small_as_it_stays_wrong(sample_of):
     assert words == []  # whether smaller ones hold, nobody knows
 
 
+def test_a_large_size_is_found_by_halves(sample_of):
+    sample = sample_of("{ args = [{ shape = [4, 3] }] }")
+    one = varied(sample)["size 3 -> 1030"]
+    tried = []
+
+    def look(other):
+        tried.append(other.tensors[0].sizes)
+        return "backward" if other.tensors[0].sizes[1] > 777 else "hold"
+
+    found, words = smallest(one, sample, look, "backward")
+    assert found.tensors[0].sizes == (1, 778)
+    assert words == ["a size of 777 holds where 778 fails"]
+    assert len(tried) < 300
+
+
 def test_where_there_are_indices_it_stays_as_large_as_it_was_written(sample_of):
     sample = sample_of("{ args = [{ shape = [4, 3] }, { values = [3], dtype = 'int64' }] }")
-    one = varied(sample)["size 4 -> 257"]
+    one = varied(sample)["size 4 -> 1030"]
     tried = []
 
     def look(other):

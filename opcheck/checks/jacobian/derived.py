@@ -15,7 +15,7 @@ from opcheck.checks.looks import FIRST, PLAIN, SECOND, Answer, Look, attempt, at
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails, out_of_reach
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, out_of_reach
 from opcheck.planning.expectations import expectations_of, matching
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.cache import Cache
@@ -27,6 +27,7 @@ from opcheck.spec.values import UNSET, Value
 from opcheck.strides import MEMORIES
 
 WRONG = (*PLAIN, *FIRST, *SECOND)
+REFUSED: Sequence[Answer] = ("refused", "refused in backward")
 BLOCK = 16
 """The size that most kernels have a block of at least."""
 BESIDES = (
@@ -43,6 +44,10 @@ def judge(subject: Subject) -> Verdict:
     counts, notes = Counter[str](), list[str]()
     for one, said, is_first in _looks(subject):
         answer = said.answer
+        if answer in REFUSED and subject.context.device.is_probed and subject.context.device.fault():
+            # All that follows would be refused, too.
+            what = f"derived: {one.what}: the device computes nothing from here on"
+            return cannot(what, "\n".join(filter(None, [f"at the sample {one.sample.toml()}", said.note])))
         if answer in WRONG:
             verdict = _judged(subject.context, subject.sample, one, said)
             if verdict is not None:

@@ -25,11 +25,11 @@ __all__ = ["FEWER", "LARGEST", "SIZES", "Derived", "Keywords", "derived", "keeps
 
 SIZES = (1, 2, 16, 17, 33, 64, 128, 257, 520, 1030)
 """On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""
-FEWER = (1, 17, 257)
+FEWER = (1, 17, 1030)
 """Those that are tried as a standard."""
 NUMBERS = (0.0, 1.0, -1.0, 12.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
 """What tensors are filled with: exact numbers, which are all ties, large, tiny and subnormal ones."""
-FEW_NUMBERS = (0.0, 30.0, 1e3)
+FEW_NUMBERS = (0.0, 1e3)
 """Those that are tried as a standard."""
 FEW_ELEMENTS = (0.0, 12.0)
 """What one element is then: of larger ones, most functions that grow fast make numbers that tell nothing."""
@@ -80,8 +80,16 @@ def derived(
     pairs = _paired(sample, ones, scope, ways) if thorough and wanted else ()
     room = room_of(sample)
     for one in chain(wanted, pairs):
-        if one.sample.elements <= room:
-            yield one.called(sample.name)
+        yield from _within(one.called(sample.name), room)
+
+
+def _within(one: Derived, room: int) -> Iterator[Derived]:
+    """Yield a sample if it has no more than some number of elements, else smaller ones that have not."""
+    if one.sample.elements <= room:
+        yield one
+    else:
+        for other in one.smaller():
+            yield from _within(other, room)
 
 
 def room_of(sample: Sample) -> int:

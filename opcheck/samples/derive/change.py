@@ -19,8 +19,10 @@ class Derived:
     what: str
     """What was varied, as in "size 3 -> 17"."""
     sample: Sample
-    apart: Callable[[], Iterator[Derived]] = field(default=lambda: iter(()), repr=False, compare=False)
+    apart: Others = field(default=lambda: iter(()), repr=False, compare=False)
     """What to try where the operator refuses it: what changes together changes one by one."""
+    smaller: Others = field(default=lambda: iter(()), repr=False, compare=False)
+    """What to try where it is too large, or its outputs are too large to tell anything."""
 
     def called(self, name: str) -> Derived:
         """Return the same with a name of its own, after that of the written sample."""
@@ -28,7 +30,11 @@ class Derived:
             self,
             sample=replace(self.sample, name=f"{name}~{self.what}"),
             apart=lambda: (one.called(name) for one in self.apart()),
+            smaller=lambda: (one.called(name) for one in self.smaller()),
         )
+
+
+Others = Callable[[], Iterator[Derived]]
 
 
 @dataclass(frozen=True)

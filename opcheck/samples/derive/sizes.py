@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
+from functools import partial
+from itertools import product
 from typing import Any
 
-from opcheck.samples.derive.change import Derived, Scope, changed, has_indices, updated, with_one
+from opcheck.samples.derive.change import Derived, Others, Scope, changed, has_indices, updated, with_one
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
@@ -15,8 +16,14 @@ from opcheck.spec.values import mapped
 
 CONSTRUCTED = 64
 """The largest size that modules are constructed with: as that of a kernel, a larger one takes long."""
-BLOCKS = (16, 8)
-"""What all sizes of a sample become at once, as one of a block: in matrices, and where there are more dims."""
+BLOCKS = (128, 128, 64, 16, 8)
+"""What all sizes of a sample become at once, as that of a block: of samples of rank 0, 1, 2, 3, and beyond."""
+SMALLER = {1030: 257, 128: 16, 64: 16}
+"""What sizes are instead where these are too large."""
+LARGE = 256
+"""A size above is varied downwards, too."""
+ONE_DIM = ((1,), (2,))
+"""One leading dim."""
 TOGETHER = (17, 33)
 """Where all sizes of a sample change at once, the first of them; the others are larger by one each."""
 
@@ -64,6 +71,11 @@ def _constructed(module: Construction, sizes: Mapping[int, int]) -> Construction
     return module.model_copy(update={key: value for key, value in changed.items() if value != own[key]})
 
 
+def lowered(sample: Sample) -> Sample:
+    """Return a sample whose tensors without explicit values lack their leading dim."""
+    return _shaped(sample, lambda own: own[1:])
+
+
 def _shaped(sample: Sample, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Sample:
     def shaped(recipe: Tensor) -> Tensor:
         return recipe if recipe.shape is None else updated(recipe, shape=change(recipe.shape))
@@ -80,40 +92,67 @@ def _several(sample: Sample) -> Iterator[tuple[int, Tensor]]:
 def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each size changed alone, then all of them changed to different odd ones, and to one size.
 
-    A size that is larger than all that are tried is also one smaller, and half as large.
+    A large size is also one smaller, and half as large. What all become together is, as a standard, tried alone only
+    where that is refused or too large.
     """
     own, grows = sorted(symbols(sample)), has_indices(sample)
+    together = (TOGETHER if scope.is_thorough else TOGETHER[:1]) if len(own) > 1 else ()
+    alone = [size for size in scope.sizes if scope.is_thorough or size not in together]
+    yield from _alone(sample, product(own, (size for size in alone if size < TOGETHER[0])), scope)
+    for first in together:
+        sizes = {symbol: max(first, symbol * grows) + index for index, symbol in enumerate(own)}
+        instead = None if scope.is_thorough else partial(_alone, sample, sizes.items(), scope)
+        yield from _changed(sample, sizes, scope, instead)
+    yield from _alone(sample, product(own, (size for size in alone if size >= TOGETHER[0])), scope)
     for symbol in own:
-        further = (symbol - 1, symbol // 2) if symbol > max(scope.sizes) else ()
-        for size in (*scope.sizes, *further):
-            if size > symbol or (size < symbol and not grows):
-                yield from _changed(sample, {symbol: size}, scope)
-    for first in (TOGETHER if scope.is_thorough else TOGETHER[:1]) if len(own) > 1 else ():
-        together = {symbol: max(first, symbol * grows) + index for index, symbol in enumerate(own)}
-        yield from _changed(sample, together, scope)
+        if symbol > LARGE:
+            yield from _alone(sample, [(symbol, symbol - 1), (symbol, symbol // 2)], scope)
     # A square matrix, or as many rows as features: code may take one dim for the other. It has a path of its own where
     # no element is left over, too.
-    block = BLOCKS[any(len(recipe.sizes) > 3 for recipe in sample.tensors)]
-    equal = {symbol: max(block, own[-1]) for symbol in own if symbol != max(block, own[-1])}
+    rank = max((len(recipe.sizes) for recipe in sample.tensors), default=0)
+    block = max((BLOCKS[min(rank, len(BLOCKS) - 1)], *own))
+    equal = {symbol: block for symbol in own if symbol != block}
     if equal:
         yield from _changed(sample, equal, scope)
 
 
-def _changed(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Iterator[Derived]:
-    """Yield a change of sizes; and of a module that is constructed with such sizes, one of these, too."""
+def _alone(sample: Sample, sizes: Iterable[tuple[int, int]], scope: Scope) -> Iterator[Derived]:
+    """Yield each of several changes of a size. Where there are indices, none gets smaller."""
+    grows = has_indices(sample)
+    for symbol, size in sizes:
+        if size > symbol or (size < symbol and not grows):
+            yield from _changed(sample, {symbol: size}, scope)
+
+
+def _changed(
+    sample: Sample, sizes: Mapping[int, int], scope: Scope, instead: Others | None = None
+) -> Iterator[Derived]:
+    """Yield a change of sizes; and of a module that is constructed with such sizes, one of these, too.
+
+    instead: what to try where it is refused or too large. Default: each place alone, and smaller sizes.
+    """
     what = f"size{'s' * (len(sizes) > 1)} {', '.join(f'{old} -> {new}' for old, new in sizes.items())}"
-    yield Derived(
-        what, _with_sizes(sample, sizes),
-        lambda: chain.from_iterable(_one_by_one(sample, *each, what) for each in sizes.items() if len(sizes) == 1),
-    )  # fmt: skip
+    apart = instead or partial(_place_by_place, sample, sizes, what)
+    yield Derived(what, _with_sizes(sample, sizes), apart, instead or partial(_smaller, sample, sizes, scope))
     module = sample.module or scope.module
     is_possible = 0 < min(sizes.values()) <= max(sizes.values()) <= CONSTRUCTED
     if module is not None and is_possible and _constructed(module, sizes) != module:
         yield Derived(f"{what}, in the module too", resized(replace(sample, module=module), sizes))
 
 
-def _one_by_one(sample: Sample, symbol: int, size: int, what: str) -> Iterator[Derived]:
-    """Yield the change of a size at each of its places alone, if there are several."""
+def _smaller(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Iterator[Derived]:
+    """Yield a change to smaller sizes, if these are not tried anyway."""
+    least = max(sizes)
+    smaller = {symbol: max(SMALLER.get(size, size), least) for symbol, size in sizes.items()}
+    if not scope.is_thorough and smaller != sizes and least not in smaller.values():
+        yield from _changed(sample, smaller, scope)
+
+
+def _place_by_place(sample: Sample, sizes: Mapping[int, int], what: str) -> Iterator[Derived]:
+    """Yield the change of one size at each of its places alone, if there are several."""
+    (symbol, size), *others = sizes.items()
+    if others:
+        return
     places = [
         (number, recipe, dim)
         for number, recipe in enumerate(sample.tensors)
@@ -133,11 +172,11 @@ def by_emptiness(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def by_rank(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield a leading dim of 1; leading dims up to rank 4, or beyond; rank 0, or where that is refused a dim less."""
+    """Yield leading dims up to rank 4, or beyond, one of them 1; rank 0, or where that is refused a dim less."""
     ranks = {len(recipe.shape) for recipe in sample.tensors if recipe.shape is not None}
     if ranks:
-        yield _led(sample, (1,))
-        yield _led(sample, (2, 1, 2, 1)[: max(4 - max(ranks), 1)])
+        dims = (2, 1, 2, 1)[: max(4 - max(ranks), 1)]
+        yield from map(partial(_led, sample), [dims] if len(dims) > 1 else ONE_DIM)
     if ranks - {0} and not has_indices(sample):
         yield Derived("rank 0", _shaped(sample, lambda own: ()), lambda: _less(sample, ranks))
 
@@ -145,7 +184,7 @@ def by_rank(sample: Sample, scope: Scope) -> Iterator[Derived]:
 def _less(sample: Sample, ranks: Collection[int]) -> Iterator[Derived]:
     """Yield all tensors with a dim less, and each alone of rank 0."""
     if max(ranks) > 1:
-        yield Derived("a dim less", _shaped(sample, lambda own: own[1:]))
+        yield Derived("a dim less", lowered(sample))
     for number, recipe in _several(sample):
         if recipe.shape:
             yield Derived(f"rank 0 of tensor {number}", with_one(sample, recipe, shape=()))
@@ -157,8 +196,8 @@ def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
 
     def apart() -> Iterator[Derived]:
         if len(dims) > 1:
-            yield _led(sample, dims[:1])
-        for number, recipe in _several(sample):
+            yield from map(partial(_led, sample), ONE_DIM)
+        for number, recipe in _several(sample) if dims != (2,) else ():  # a dim of 1 is tried there, too
             yield Derived(f"{what} of tensor {number}", with_one(sample, recipe, shape=(*dims, *recipe.sizes)))
 
     return Derived(what, _shaped(sample, lambda own: (*dims, *own)), apart)

@@ -13,6 +13,8 @@ from opcheck.spec.recipe import Tensor
 STATED = {"values", "low", "high", "mean", "std", "exclude", "contains", "structure", "through"}
 """What a recipe says of its numbers."""
 
+SMALLER = {1e3: 30.0}
+"""What to fill a tensor with where a large number tells nothing, such as one that outputs grow too large for."""
 BOOLEAN = ("true", True), ("false", False)
 ADDITIVE = ("0", 0.0), ("-inf", -inf)
 """What a mask keeps and what it leaves out, in words and as its element."""
@@ -27,11 +29,19 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each tensor filled with one number, and with one element that is one."""
     for number, recipe in enumerate(sample.tensors):
         if is_free(recipe) and recipe.numel:
-            for value in scope.numbers:
-                yield Derived(f"tensor {number} = {value:g}", with_one(sample, recipe, mean=value, std=0.0))
+            yield from (_full(sample, number, recipe, value) for value in scope.numbers)
             # One element alone is what fills the tensor.
             for value in [one for one in scope.elements if recipe.numel > 1 or one not in scope.numbers]:
                 yield Derived(f"an element of tensor {number} = {value:g}", with_one(sample, recipe, contains=(value,)))
+
+
+def _full(sample: Sample, number: int, recipe: Tensor, value: float) -> Derived:
+    """Return a tensor filled with one number."""
+    less = [SMALLER[value]] if value in SMALLER else []
+    return Derived(
+        f"tensor {number} = {value:g}", with_one(sample, recipe, mean=value, std=0.0),
+        smaller=lambda: (_full(sample, number, recipe, one) for one in less),
+    )  # fmt: skip
 
 
 def by_dtype(sample: Sample, scope: Scope) -> Iterator[Derived]:
