@@ -23,6 +23,13 @@ def test_it_is_an_error_that_says_so(verdict_of, monkeypatch, check, missing):
     assert "please report it" in found.message
 
 
+def test_where_there_are_no_tensors_each_exception_is_one(verdict_of, monkeypatch):
+    monkeypatch.setattr("opcheck.samples.derive.sizes.symbols", lambda sample: 3)
+    found = verdict_of("torch.sin", "derived", samples=SAMPLES)
+    assert found.outcome == "error"
+    assert found.reason == "derived: opcheck raised TypeError: 'int' object is not iterable"
+
+
 def test_it_does_not_show_that_a_dtype_is_refused(verdict_of, monkeypatch):
     keys = 'dtypes = { forward = ["float64", "float32"], backward = ["float64"], exact = true }'
     assert verdict_of("torch.sin", "dtypes", "float32", keys, SAMPLES).outcome == "failed"  # it is not refused
