@@ -21,7 +21,7 @@ from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 
-__all__ = ["FEWER", "LARGEST", "SIZES", "Derived", "Keywords", "derived", "keeps_ties", "room_of", "smallest"]
+__all__ = ["LARGEST", "SIZES", "Derived", "Keywords", "derived", "keeps_ties", "room_of", "smallest"]
 
 SIZES = (1, 2, 16, 17, 33, 64, 128, 257, 520, 1030)
 """On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""
