@@ -51,7 +51,7 @@ PLAIN: dict[Answer, str] = {
 """What is wrong as it stands, without a comparison with differences."""
 FIRST: tuple[Answer, ...] = ("backward", "forward_ad")
 SECOND: tuple[Answer, ...] = ("rev_over_rev",)
-"""The claims that are looked at: of first order everywhere; under `thorough`, of second order where a sample is new."""
+"""The claims that are looked at: of first order everywhere, of second order where a sample is new in some respect."""
 FOR_MEMORY = """\
 copies of the inputs, which have the same values in memory of their own, give others
 if it is a function of memory, as torch.as_strided is, leave "layout" out of vary"""

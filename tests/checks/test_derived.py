@@ -47,8 +47,9 @@ JOINED = "samples = [{ args = [{ shape = [3, 2] }, { shape = [4, 2] }] }]"
 FURTHER = {
     "wrong_if_empty": ("size 3 -> 0", "{ args = [{ shape = [0, 1] }, { shape = [1, 1] }] }", JOINED),
     "wrong_at_zero": ("tensor 0 = 0", "{ args = [{ shape = [1, 1], mean = 0.0, std = 0.0 }] }", ONE),
-    "wrong_at_one_zero": ("an element of tensor 0 = 0", "{ args = [{ shape = [2, 1], contains = [0.0] }] }", ONE),
-    "wrong_for_one_large": ("an element of tensor 0 = 12", "{ args = [{ shape = [2, 1], contains = [11.0] }] }", ONE),
+    "wrong_epsilon": ("epsilon = 0.1", "{ args = [{ shape = [1, 1] }], kwargs = { epsilon = 0.1 } }", ONE),
+    "wrong_at_one_zero": ("elements 0, 12", "{ args = [{ shape = [2, 1], contains = [0.0] }] }", ONE),
+    "wrong_for_one_large": ("elements 0, 12", "{ args = [{ shape = [2, 1], contains = [11.0] }] }", ONE),
     "wrong_for_rank_4": ("leading dims of 2, 1", "{ args = [{ shape = [1, 1, 1, 1] }] }", ONE),
     "wrong_for_rank_4_beside_a_matrix": (
         "leading dims of 2, 1 of tensor 0",
@@ -96,7 +97,7 @@ RIGHT = {
     "joined": JOINED, "chosen": INDEXED, "masked": MASKED, "large_only": LARGE, "untied": SQUARE, "reduced": PAIR,
     "kept_by_a_mask": ADDED, "not_ignored": INDEXED,
     "biased": TWO, "along_dims": ONE, "right_for_all_cotangents": ONE, "untied_ranks": TWO,
-    "clears_memory_if_empty": VECTORS,
+    "clears_memory_if_empty": VECTORS, "flipped_twice": ONE, "with_epsilon": ONE,
 }  # fmt: skip
 
 
@@ -162,7 +163,7 @@ def test_right_twins_pass_if_the_project_is_thorough(tmp_path, name, dtype, seed
     assert found.outcome == "passed", found.message
 
 
-ONE_MODE = ("right_for_all_cotangents", "clears_memory_if_empty")
+ONE_MODE = ("right_for_all_cotangents", "clears_memory_if_empty", "flipped_twice")
 NO_FORWARD = "supports = { forward_ad = false }"
 
 
@@ -452,6 +453,20 @@ def test_backward_may_run_in_another_thread_if_the_project_is_thorough(tmp_path,
     found = outcome_of(tmp_path, name, dtype, keys=NO_FORWARD, derive="thorough", check="context")
     assert found.outcome == expected
     assert ("by backward in another thread than forward" in found.reason) is (expected == "failed")
+
+
+@BOTH
+def test_second_derivatives_are_looked_at_for_other_keywords(tmp_path, dtype):
+    found = outcome_of(tmp_path, "wrong_twice_if_flipped", dtype, keys=NO_FORWARD)
+    assert found.outcome == "failed"
+    assert found.reason.startswith("derived: flip = true: rev_over_rev: ")
+    assert "add this sample: { args = [{ shape = [1, 1] }], kwargs = { flip = true } }" in found.message
+
+
+@BOTH
+def test_what_is_wrong_as_written_is_left_to_its_own_check(tmp_path, dtype):
+    assert outcome_of(tmp_path, "wrong_twice", dtype, keys=NO_FORWARD).outcome == "passed"
+    assert outcome_of(tmp_path, "wrong_twice", dtype, keys=NO_FORWARD, check="rev_over_rev").outcome == "failed"
 
 
 @BOTH

@@ -203,6 +203,62 @@ def wrong_scaled(x, flip: bool = False, factor: float = 1.0):
     return squared(-x if flip else x, factor > 2) * factor
 
 
+def wrong_epsilon(x, epsilon: float = 1e-6):
+    """As of a backward pass that takes the default: what it is off by is too small to be told."""
+    return squared(x + epsilon, epsilon > 0.01)
+
+
+def with_epsilon(x, epsilon: float = 1e-6):
+    return squared(x + epsilon, False)
+
+
+class Slope(torch.autograd.Function):
+    """2 x, with a derivative that is half as large again where a condition holds."""
+
+    @staticmethod
+    def forward(x, wrong):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, ctx.wrong = inputs
+
+    @staticmethod
+    def backward(ctx, v):
+        return v * (3 if ctx.wrong else 2), None
+
+
+class SquareBySlope(torch.autograd.Function):
+    """x ** 2, of which the second derivative may be wrong."""
+
+    @staticmethod
+    def forward(x, wrong):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.wrong = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * Slope.apply(x, ctx.wrong).conj(), None
+
+
+def wrong_twice_if_flipped(x, flip: bool = False):
+    return SquareBySlope.apply(-x if flip else x, flip)
+
+
+def flipped_twice(x, flip: bool = False):
+    return SquareBySlope.apply(-x if flip else x, False)
+
+
+def wrong_twice(x, flip: bool = False):
+    """At the written sample, too."""
+    return SquareBySlope.apply(-x if flip else x, True)
+
+
 def wrong_for_pairs(x, flip: bool = False):
     """Only beyond 16 and flipped at once."""
     return squared(-x if flip else x, flip and max(x.shape, default=0) > 16)

@@ -243,14 +243,30 @@ def test_numbers_vary_where_nothing_is_said_of_them(sample_of):
     found = varied(sample)
     assert [*found] == [
         *(f"tensor 0 = {number:g}" for number in FEW_NUMBERS),
-        *(f"an element of tensor 0 = {number:g}" for number in FEW_ELEMENTS),
+        "elements 0, 12",
     ]
-    assert found["an element of tensor 0 = 12"].sample.toml() == (
-        "{ args = [{ shape = [2], contains = [12.0] }, { shape = [3], low = 0.0 }] }"
-    )
+    together = found["elements 0, 12"]
+    assert together.sample.toml() == "{ args = [{ shape = [2], contains = [0.0, 12.0] }, { shape = [3], low = 0.0 }] }"
+    alone = [one.what for one in together.apart()]
+    assert alone == [f"an element of tensor 0 = {number:g}" for number in FEW_ELEMENTS]
+    assert [one.what for one in together.smaller()] == alone
     (smaller,) = found["tensor 0 = 1000"].smaller()
     assert smaller.sample.toml() == "{ args = [{ shape = [2], mean = 30.0, std = 0.0 }, { shape = [3], low = 0.0 }] }"
     assert len(varied(sample, thorough=True)) > len(found)
+
+
+def test_elements_are_in_other_places_of_each_tensor(sample_of):
+    sample = sample_of("{ args = [{ shape = [2] }, { shape = [3] }, { shape = [] }], vary = ['value'] }")
+    assert varied(sample)["elements 0, 12"].sample.toml() == (
+        "{ args = [{ shape = [2], contains = [0.0, 12.0] }, { shape = [3], contains = [12.0, 0.0] }, { shape = [] }] }"
+    )
+    scalar = varied(sample_of("{ args = [{ shape = [] }], vary = ['value'] }"))
+    assert [*scalar] == [*(f"tensor 0 = {number:g}" for number in FEW_NUMBERS), "an element of tensor 0 = 12"]
+
+
+def test_tiny_keywords_become_large_enough_to_tell(sample_of):
+    sample = sample_of("{ args = [{ shape = [2] }], vary = ['keyword'] }")
+    assert [*varied(sample, {"eps": 1e-5, "beta": 0.5, "shift": 0.0})][:3] == ["eps = 0.1", "beta = 0.25", "shift = 0.5"]
 
 
 def test_whole_numbers_are_those_that_are_written(sample_of):
@@ -321,7 +337,7 @@ def test_values_become_simple_and_go_where_they_do_not_matter(sample_of):
 
 def test_an_element_becomes_simple_and_goes_where_it_does_not_matter(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }] }")
-    one = varied(sample)["an element of tensor 0 = 12"]
+    one = varied(sample)["elements 0, 12"]
 
     def look(other):
         return "backward" if max(other.tensors[0].contains or (0,)) > 10 else "hold"

@@ -53,7 +53,7 @@ def judge(subject: Subject) -> Verdict:
             if verdict is not None:
                 return verdict
             answer = "untold"
-        elif is_first and (verdict := _besides(subject, one)) is not None:
+        elif is_first and subject.context.is_thorough and (verdict := _besides(subject, one)) is not None:
             return verdict
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []
@@ -72,9 +72,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
     """
     context, respects, layouts = subject.context, {frozenset[object]()}, set[frozenset[str]]()
     thorough = context.is_thorough
-    further = SECOND if thorough and all(_is_claimed(subject, name) for name in SECOND) else ()
-    if further and attempt(context, subject.sample, subject.sample).look(claims=further).answer in further:
-        further = ()  # it does not hold at the written sample, where another check reports it
+    further = SECOND if all(_is_claimed(subject, name) for name in SECOND) else ()
     for one, made in attempts(context, subject.sample, thorough):
         layout = memories_of(one.sample)
         is_new = layout not in layouts and (bool(layout) or _has_strides(one.sample))
@@ -82,10 +80,13 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
         said = made.look(own if is_new else ())
         if is_new and said.answer == "hold":
             layouts.add(layout)
-        respect = _respect_of(subject, one.sample) if thorough and said.answer == "hold" else frozenset()
+        respect = _respect_of(subject, one.sample) if said.answer == "hold" else frozenset()
         is_first = respect not in respects
         if is_first and further and (again := made.look(claims=further)).answer in further:
-            said = again
+            if attempt(context, subject.sample, subject.sample).look(claims=further).answer in further:
+                further = ()  # it does not hold at the written sample either, where another check reports it
+            else:
+                said = again
         yield one, said, is_first
         respects.add(respect)
 
@@ -129,9 +130,8 @@ def _at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, word
 
 
 def _respect_of(subject: Subject, other: Sample) -> frozenset[object]:
-    """Return what is new about a sample: a changed keyword with its value, several without, or dims beyond a block.
-
-    Empty if it differs in any other way, too.
+    """Return what is new about a sample: a changed keyword with its value, several without; or, if the project is
+    thorough, dims beyond a block. Empty if it differs in any other way, too.
     """
     written = subject.sample
     before, after = (_keywords(one, subject) for one in (written, other))
@@ -144,7 +144,8 @@ def _respect_of(subject: Subject, other: Sample) -> frozenset[object]:
     if changed:
         key = (*changed, render(after[next(iter(changed))])) if len(changed) == 1 else changed
         return frozenset(key if all(one == another for one, another in pairs) else ())
-    return frozenset((k, dim) for k, (_, own) in enumerate(pairs) for dim, size in enumerate(own.sizes) if size > BLOCK)
+    large = ((k, dim) for k, (_, own) in enumerate(pairs) for dim, size in enumerate(own.sizes) if size > BLOCK)
+    return frozenset(large if subject.context.is_thorough else ())
 
 
 def _keywords(sample: Sample, subject: Subject) -> dict[str, Value]:

@@ -17,6 +17,8 @@ NONE = NoneValue(none=True)
 """None, as a spec has it."""
 DIMS, INDEX = ("dim", "axis", "axes"), ("index", "idx")
 """How the names of keywords begin or end that mean a dim, and end that mean an element."""
+TINY = 1e-3
+"""Below, a number such as an epsilon has no effect that can be told from rounding: it is 0.1 instead."""
 UNVARIED = ("inplace", "in_place", "out", "training", "train", "use_input_stats", "generator")
 """Keywords that say which operator it is, not what it computes."""
 
@@ -96,6 +98,8 @@ def _near(name: str, value: Any) -> Iterator[bool | float]:
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
+        if 0 < abs(value) < TINY:
+            yield 0.1
         # What is below 1 may be a probability.
         yield from ((value / 2, value * 3) if 0 < value < 1 else (value * 3, value / 2)) if value else (0.5, -0.5)
         if value:

@@ -112,13 +112,17 @@ def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]
 
 
 def _simple(recipe: Tensor) -> Iterator[tuple[float | None, dict[str, Any]]]:
-    """Yield keys for random values, then for simpler numbers in place of that which fills a tensor or is an element."""
+    """Yield keys for random values, then for simpler numbers in place of that which fills a tensor or is an element.
+
+    Of several elements, one alone.
+    """
     if recipe.std == 0:
         yield None, {"mean": None, "std": None}
         yield from ((number, {"mean": number}) for number in _below(recipe.mean or 0.0))
-    elif recipe.contains is not None and len(recipe.contains) == 1:
+    elif recipe.contains is not None:
         yield None, {"contains": None}
-        yield from ((number, {"contains": (number,)}) for number in _below(recipe.contains[0]))
+        for own in recipe.contains:
+            yield from ((number, {"contains": (number,)}) for number in (*_below(own), own))
 
 
 def _below(value: float) -> Iterator[float]:

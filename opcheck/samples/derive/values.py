@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
-from opcheck.samples.derive.change import Derived, Scope, is_integer, with_one
+from opcheck.samples.derive.change import Derived, Scope, changed, is_integer, updated, with_one
 from opcheck.spec.library import Sample
 from opcheck.spec.recipe import Tensor
 
@@ -26,13 +27,34 @@ def is_free(recipe: Tensor) -> bool:
 
 
 def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each tensor filled with one number, and with one element that is one."""
-    for number, recipe in enumerate(sample.tensors):
-        if is_free(recipe) and recipe.numel:
-            yield from (_full(sample, number, recipe, value) for value in scope.numbers)
-            # One element alone is what fills the tensor.
-            for value in [one for one in scope.elements if recipe.numel > 1 or one not in scope.numbers]:
-                yield Derived(f"an element of tensor {number} = {value:g}", with_one(sample, recipe, contains=(value,)))
+    """Yield each tensor filled with one number, then tensors with elements that are such numbers.
+
+    As a standard, all tensors have all of these elements at once, in different places: where two factors are 0, so are
+    both gradients. One is alone where that is refused, or tells nothing.
+    """
+    free = [(number, recipe) for number, recipe in enumerate(sample.tensors) if is_free(recipe) and recipe.numel]
+    for number, recipe in free:
+        yield from (_full(sample, number, recipe, value) for value in scope.numbers)
+    alone, count = partial(_with_elements, sample, free, scope), len(scope.elements)
+    turns = {id(recipe): number % count for number, recipe in free if recipe.numel >= count}
+    if scope.is_thorough or not turns:
+        yield from alone()
+        return
+
+    def with_all(recipe: Tensor) -> Tensor:
+        turn = turns.get(id(recipe))
+        contained = () if turn is None else (*scope.elements[turn:], *scope.elements[:turn])
+        return updated(recipe, contains=contained) if contained else recipe
+
+    what = f"elements {', '.join(f'{one:g}' for one in scope.elements)}"
+    yield Derived(what, changed(sample, with_all), alone, alone)
+
+
+def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Scope) -> Iterator[Derived]:
+    """Yield each tensor with one element that is a number, unless that fills the tensor, as another sample does."""
+    for number, recipe in free:
+        for value in [one for one in scope.elements if recipe.numel > 1 or one not in scope.numbers]:
+            yield Derived(f"an element of tensor {number} = {value:g}", with_one(sample, recipe, contains=(value,)))
 
 
 def _full(sample: Sample, number: int, recipe: Tensor, value: float) -> Derived:
