@@ -98,9 +98,13 @@ class TestedFunction:
         return other
 
     def reseed(self, elsewhere: int = 0) -> None:
-        """Reset the random generator, if the operator is random; elsewhere: by how much another seed differs."""
+        """Reset the random generator, if the operator is random; elsewhere: by how much another seed differs.
+
+        A number is drawn first: what the operator itself seeds alike draws others.
+        """
         if self.seed is not None:
             self.device.seed(self.seed + elsewhere)
+            torch.rand((), device=self.device.string)
 
 
 def with_own_first(

@@ -28,7 +28,7 @@ WRONG = {
     "wrong_for_gaps": ("memory noncontiguous", "{ shape = [", ""),
     "wrong_for_multiples_of_8": ("sizes 2 -> 64, 3 -> 64", "{ shape = [1, 8] }", ""),
     "wrong_for_multiples_of_32": ("sizes 2 -> 64, 3 -> 64", "{ shape = [1, 32] }", "31 holds where 32 fails"),
-    "wrong_beyond_1024": ("size 3 -> 1030", "{ shape = [1, 1025] }", "1024 holds where 1025 fails"),
+    "wrong_beyond_1024": ("size 3 -> 1031", "{ shape = [1, 1025] }", "1024 holds where 1025 fails"),
     "wrong_without_momentum": ("momentum = { none = true }", "momentum = { none = true }", ""),
     "wrong_flipped": ("flip = true", "flip = true", ""),
     "wrong_scaled": ("factor = 3.0", "factor = 3.0", ""),
@@ -48,6 +48,11 @@ FURTHER = {
     "wrong_if_empty": ("size 3 -> 0", "{ args = [{ shape = [0, 1] }, { shape = [1, 1] }] }", JOINED),
     "wrong_at_zero": ("tensor 0 = 0", "{ args = [{ shape = [1, 1], mean = 0.0, std = 0.0 }] }", ONE),
     "wrong_epsilon": ("epsilon = 0.1", "{ args = [{ shape = [1, 1] }], kwargs = { epsilon = 0.1 } }", ONE),
+    "wrong_above_a_scaled_threshold": (
+        "beta = 3.0, elements 0, 12",
+        "{ args = [{ shape = [2, 1], contains = [10.0] }], kwargs = { beta = 3.0 } }",
+        ONE,
+    ),
     "wrong_at_one_zero": ("elements 0, 12", "{ args = [{ shape = [2, 1], contains = [0.0] }] }", ONE),
     "wrong_for_one_large": ("elements 0, 12", "{ args = [{ shape = [2, 1], contains = [11.0] }] }", ONE),
     "wrong_for_rank_4": ("leading dims of 2, 1", "{ args = [{ shape = [1, 1, 1, 1] }] }", ONE),
@@ -98,6 +103,7 @@ RIGHT = {
     "kept_by_a_mask": ADDED, "not_ignored": INDEXED,
     "biased": TWO, "along_dims": ONE, "right_for_all_cotangents": ONE, "untied_ranks": TWO,
     "clears_memory_if_empty": VECTORS, "flipped_twice": ONE, "with_epsilon": ONE,
+    "with_a_scaled_threshold": ONE,
 }  # fmt: skip
 
 

@@ -212,6 +212,15 @@ def with_epsilon(x, epsilon: float = 1e-6):
     return squared(x + epsilon, False)
 
 
+def wrong_above_a_scaled_threshold(x, beta: float = 1.0):
+    """As of a backward pass that compares x, not beta x, with a threshold."""
+    return squared(x * beta, bool(((x.abs() < 20) & ((x * beta).abs() > 20)).any()))
+
+
+def with_a_scaled_threshold(x, beta: float = 1.0):
+    return squared(x * beta, False)
+
+
 class Slope(torch.autograd.Function):
     """2 x, with a derivative that is half as large again where a condition holds."""
 

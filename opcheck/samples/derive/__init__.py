@@ -23,9 +23,9 @@ from opcheck.spec.operator import Construction
 
 __all__ = ["LARGEST", "SIZES", "Derived", "Keywords", "derived", "keeps_ties", "room_of", "smallest"]
 
-SIZES = (1, 2, 16, 17, 33, 64, 128, 257, 520, 1030)
+SIZES = (1, 2, 16, 17, 33, 64, 128, 257, 520, 1031)
 """On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""
-FEWER = (1, 17, 1030)
+FEWER = (1, 17, 1031)
 """Those that are tried as a standard."""
 NUMBERS = (0.0, 1.0, -1.0, 12.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
 """What tensors are filled with: exact numbers, which are all ties, large, tiny and subnormal ones."""

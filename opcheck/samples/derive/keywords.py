@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice, pairwise
 from typing import Any
 
 from opcheck.samples.derive.change import Derived, Keywords, Scope
-from opcheck.samples.derive.values import numbers_in
+from opcheck.samples.derive.values import elements_of_all, numbers_in
 from opcheck.spec.library import Sample
+from opcheck.spec.operator import Construction
 from opcheck.spec.render import render
 from opcheck.spec.values import UNSET, NoneValue
 
@@ -30,20 +32,46 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     passed by position is None where that is the default. Of a module, the keywords of its constructor follow, and
     evaluation mode.
     """
-    for changes in _changes(sample.kwargs, _with_indices(scope.call, sample), scope):
-        yield Derived(_words(changes), replace(sample, kwargs={**sample.kwargs, **changes}))
+    rank = max((len(recipe.sizes) for recipe in sample.tensors), default=0)
+    for changes in _changes(sample.kwargs, _with_indices(scope.call, sample), scope, rank):
+        yield from _changed(sample, scope, _words(changes), changes, partial(_called, changes))
     for index, name in enumerate(scope.call.positional[: len(sample.args)]):
         if _is_optional(name, sample.args[index], scope.call):
             args = (*sample.args[:index], NONE, *sample.args[index + 1 :])
             yield Derived(_words({name: NONE}), replace(sample, args=args))
     construction = sample.module or scope.module
     if construction is not None and scope.constructor is not None:
-        for changes in _changes(construction.kwargs, scope.constructor, scope):
-            own = construction.model_copy(update={"kwargs": {**construction.kwargs, **changes}})
-            yield Derived(_words(changes, "module."), replace(sample, module=own))
+        for changes in _changes(construction.kwargs, scope.constructor, scope, rank):
+            constructed = partial(_constructed, construction, changes)
+            yield from _changed(sample, scope, _words(changes, "module."), changes, constructed)
         if construction.train:
             own = construction.model_copy(update={"train": False})
             yield Derived("module.train = false", replace(sample, module=own))
+
+
+def _changed(
+    sample: Sample, scope: Scope, words: str, changes: Mapping[str, Any], change: Callable[[Sample], Sample]
+) -> Iterator[Derived]:
+    """Yield a sample with keywords changed, as a function does. One number alone may be, or scale, a threshold.
+
+    As a standard, it is therefore also changed where there are large elements.
+    """
+    yield Derived(words, change(sample))
+    is_number = len(changes) == 1 and all(
+        type(own) in (int, float) and not is_dim(name) for name, own in changes.items()
+    )
+    large = elements_of_all(sample, scope.elements) if is_number and not scope.is_thorough else None
+    if large is not None:
+        yield Derived(f"{words}, {large.what}", change(large.sample))
+
+
+def _called(changes: Mapping[str, Any], sample: Sample) -> Sample:
+    return replace(sample, kwargs={**sample.kwargs, **changes})
+
+
+def _constructed(construction: Construction, changes: Mapping[str, Any], sample: Sample) -> Sample:
+    own = construction.model_copy(update={"kwargs": {**construction.kwargs, **changes}})
+    return replace(sample, module=own)
 
 
 def _with_indices(keywords: Keywords, sample: Sample) -> Keywords:
@@ -54,14 +82,14 @@ def _with_indices(keywords: Keywords, sample: Sample) -> Keywords:
     return replace(keywords, choices={**keywords.choices, **choices})
 
 
-def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope) -> Iterator[dict[str, Any]]:
-    """Yield keywords to change: one at a time, and then two."""
+def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope, rank: int) -> Iterator[dict[str, Any]]:
+    """Yield keywords to change: one at a time, and then two. rank: of the largest tensor."""
     own = {**keywords.defaults, **written}
     firsts: list[tuple[str, Any]] = []
     for name in dict.fromkeys((*own, *keywords.choices)):
         left_out = [NONE] if _is_optional(name, written.get(name), keywords) else []
         choices = (*keywords.choices.get(name, ()), *left_out)
-        others = [] if name in UNVARIED else list(_others(name, own, choices, scope))
+        others = [] if name in UNVARIED else list(_others(name, own, choices, scope, rank))
         firsts += [(name, other) for other in others[:1]]
         for other in others:
             yield {name: other}
@@ -78,30 +106,32 @@ def _words(changes: Mapping[str, Any], prefix: str = "") -> str:
     return ", ".join(f"{prefix}{name} = {render(value)}" for name, value in changes.items())
 
 
-def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Scope) -> Iterator[Any]:
+def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Scope, rank: int) -> Iterator[Any]:
     """Yield other values of a keyword: some near its own, and those that other samples pass."""
     value = own.get(name)
     is_known = name.endswith(INDEX) and bool(choices)  # of other indices than those that occur, none says more
-    near = () if is_known else islice(_near(name, value), None if scope.is_thorough or is_dim(name) else 1)
+    near = () if is_known else islice(_near(name, value, rank), None if scope.is_thorough or is_dim(name) else 1)
     others = {render(other): other for other in (*near, *choices)}
     if name in own:
         others.pop(render({"none": True} if value is None else value), None)
     yield from others.values()
 
 
-def _near(name: str, value: Any) -> Iterator[bool | float]:
-    """Yield a flag flipped; three times a number, and half, or the other way round; the next whole numbers.
+def _near(name: str, value: Any, rank: int) -> Iterator[bool | float]:
+    """Yield a flag flipped; three times a number, and half; the next whole numbers.
 
-    Of a dim, and of a number that is not whole, also its negative; of the latter also three quarters, which may be no
-    whole number.
+    Of a number between 0 and 1, which may be a probability or a weight, first one beyond a half, or below it. Of a dim
+    also the same one, counted from the other end. Of a number that is not whole, also its negative, and three quarters,
+    which may be no whole number.
     """
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
         if 0 < abs(value) < TINY:
             yield 0.1
-        # What is below 1 may be a probability.
-        yield from ((value / 2, value * 3) if 0 < value < 1 else (value * 3, value / 2)) if value else (0.5, -0.5)
+        if 0 < value < 1:
+            yield value / 2 if value > 0.5 else 1 - value / 2
+        yield from (value * 3, value / 2) if value else (0.5, -0.5)
         if value:
             yield from (-value, 0.75 * value)
     elif isinstance(value, int):
@@ -110,7 +140,7 @@ def _near(name: str, value: Any) -> Iterator[bool | float]:
         if counts_from_the_end or value > 1:
             yield value - 1
         if counts_from_the_end:
-            yield -value
+            yield value - rank if value >= 0 else value + rank
 
 
 def is_dim(name: str) -> bool:

@@ -18,7 +18,7 @@ CONSTRUCTED = 64
 """The largest size that modules are constructed with: as that of a kernel, a larger one takes long."""
 BLOCKS = (128, 128, 64, 16, 8)
 """What all sizes of a sample become at once, as that of a block: of samples of rank 0, 1, 2, 3, and beyond."""
-SMALLER = {1030: 257, 128: 16, 64: 16}
+SMALLER = {1031: 257, 128: 16, 64: 16}
 """What sizes are instead where these are too large."""
 LARGE = 256
 """A size above is varied downwards, too."""
@@ -199,8 +199,19 @@ def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
             yield from map(partial(_led, sample), ONE_DIM)
         for number, recipe in _several(sample) if dims != (2,) else ():  # a dim of 1 is tried there, too
             yield Derived(f"{what} of tensor {number}", with_one(sample, recipe, shape=(*dims, *recipe.sizes)))
+        if dims == (1,):
+            yield from _trailed(sample)
 
     return Derived(what, _shaped(sample, lambda own: (*dims, *own)), apart)
+
+
+def _trailed(sample: Sample) -> Iterator[Derived]:
+    """Yield the first tensor with dims behind, up to rank 4: where the first ones have a meaning, as batch, channels."""
+    first = next(recipe for recipe in sample.tensors if recipe.shape is not None)
+    dims = (2, 1, 2, 1)[: 4 - len(first.sizes)]
+    if dims:
+        shape = (*first.sizes, *dims)
+        yield Derived(f"trailing dims of {', '.join(map(str, dims))}", with_one(sample, first, shape=shape))
 
 
 def by_broadcast(sample: Sample, scope: Scope) -> Iterator[Derived]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -14,6 +15,8 @@ from opcheck.spec.recipe import Tensor
 STATED = {"values", "low", "high", "mean", "std", "exclude", "contains", "structure", "through"}
 """What a recipe says of its numbers."""
 
+BLOCK = 33
+"""The least length to which whole numbers are repeated."""
 SMALLER = {1e3: 30.0}
 """What to fill a tensor with where a large number tells nothing, such as one that outputs grow too large for."""
 BOOLEAN = ("true", True), ("false", False)
@@ -35,19 +38,27 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
     free = [(number, recipe) for number, recipe in enumerate(sample.tensors) if is_free(recipe) and recipe.numel]
     for number, recipe in free:
         yield from (_full(sample, number, recipe, value) for value in scope.numbers)
-    alone, count = partial(_with_elements, sample, free, scope), len(scope.elements)
-    turns = {id(recipe): number % count for number, recipe in free if recipe.numel >= count}
-    if scope.is_thorough or not turns:
+    alone, together = partial(_with_elements, sample, free, scope), elements_of_all(sample, scope.elements)
+    if scope.is_thorough or together is None:
         yield from alone()
-        return
+    else:
+        yield replace(together, apart=alone, smaller=alone)
 
-    def with_all(recipe: Tensor) -> Tensor:
+
+def elements_of_all(sample: Sample, elements: Sequence[float]) -> Derived | None:
+    """Return a sample with some elements in each tensor of any numbers, if one is large enough, in different places."""
+    count = len(elements)
+    turns = {
+        id(recipe): number % count
+        for number, recipe in enumerate(sample.tensors) if is_free(recipe) and recipe.numel >= count
+    }  # fmt: skip
+
+    def contained(recipe: Tensor) -> Tensor:
         turn = turns.get(id(recipe))
-        contained = () if turn is None else (*scope.elements[turn:], *scope.elements[:turn])
-        return updated(recipe, contains=contained) if contained else recipe
+        return recipe if turn is None else updated(recipe, contains=(*elements[turn:], *elements[:turn]))
 
-    what = f"elements {', '.join(f'{one:g}' for one in scope.elements)}"
-    yield Derived(what, changed(sample, with_all), alone, alone)
+    what = f"elements {', '.join(f'{one:g}' for one in elements)}"
+    return Derived(what, changed(sample, contained)) if turns else None
 
 
 def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Scope) -> Iterator[Derived]:
@@ -77,7 +88,8 @@ def by_dtype(sample: Sample, scope: Scope) -> Iterator[Derived]:
 def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each tensor of explicit whole numbers with the least and the largest of them throughout, and reversed.
 
-    No other numbers: an operator need not check whether an index is in range. Thorough: the same in 32 bits.
+    Then all of them several times, beyond a block. No other numbers: an operator need not check whether an index is in
+    range. Thorough: the same in 32 bits.
     """
     for number, recipe in enumerate(sample.tensors):
         own = numbers_in(recipe)
@@ -91,6 +103,10 @@ def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
         turned = _reversed(recipe.values)
         if turned != recipe.values:
             yield Derived(f"tensor {number} reversed", with_one(sample, recipe, values=turned))
+        length = recipe.sizes[0]
+        if length < BLOCK:
+            times = -(-BLOCK // length)
+            yield Derived(f"tensor {number} {times} times", with_one(sample, recipe, values=recipe.values * times))
 
 
 def by_mask(sample: Sample, scope: Scope) -> Iterator[Derived]:
