@@ -107,6 +107,13 @@ def test_a_random_operator_is_tested_under_a_fixed_seed(verdict_of):
     assert verdict_of("operators.right.noisy", "rev_over_rev", keys="reseed = true").outcome == "passed"
 
 
+@BOTH
+@pytest.mark.parametrize(("home", "expected"), [("right", "passed"), ("faulty", "failed")])
+def test_a_random_operator_is_not_the_first_to_draw(verdict_of, home, expected, dtype):
+    keys = f"{NO_FORWARD}\nreseed = true"
+    assert verdict_of(f"operators.{home}.dropped", "backward", dtype, keys=keys).outcome == expected
+
+
 def test_a_random_operator_without_reseed_fails(verdict_of):
     assert verdict_of("operators.faulty.random", "backward").outcome == "failed"
 

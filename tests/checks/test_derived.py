@@ -28,6 +28,7 @@ WRONG = {
     "wrong_for_gaps": ("memory noncontiguous", "{ shape = [", ""),
     "wrong_for_multiples_of_8": ("sizes 2 -> 64, 3 -> 64", "{ shape = [1, 8] }", ""),
     "wrong_for_multiples_of_32": ("sizes 2 -> 64, 3 -> 64", "{ shape = [1, 32] }", "31 holds where 32 fails"),
+    "wrong_for_multiples_of_128": ("size 3 -> 256", "{ shape = [1, 128] }", "127 holds where 128 fails"),
     "wrong_beyond_1024": ("size 3 -> 1031", "{ shape = [1, 1025] }", "1024 holds where 1025 fails"),
     "wrong_without_momentum": ("momentum = { none = true }", "momentum = { none = true }", ""),
     "wrong_flipped": ("flip = true", "flip = true", ""),
@@ -70,6 +71,7 @@ FURTHER = {
     "wrong_for_large": ("tensor 0 = 1000", "{ args = [{ shape = [1, 1], mean = 11.0, std = 0.0 }] }", ONE),
     "wrong_where_exp_overflows": ("tensor 0 = 1000", "{ args = [{ shape = [1, 1], mean = 1000.0, std = 0.0 }] }", ONE),
     "wrong_for_repeated": ("tensor 1 = 0", '{ values = [0, 0], dtype = "int64" }] }', INDEXED),
+    "wrong_across_blocks": ("tensor 1 17 times", "{ values = [0, 3, 0, 3", INDEXED),
     "wrong_without_any": ("tensor 1 = false", '[false, false, false]], dtype = "bool" }] }', MASKED),
     "wrong_for_empty_rows": ("tensor 1 = true, but for a row", "[[false, false, false], [true, true, true]]", MASKED),
     "wrong_where_all_is_left_out": ("tensor 1 = -inf", "[-inf, -inf, -inf]], grad = false }", ADDED),
@@ -80,6 +82,9 @@ FURTHER = {
         INDEXED,
     ),
     "wrong_for_negative_dims": ("dim = -1", "{ args = [{ shape = [1, 1] }], kwargs = { dim = -1 } }", ONE),
+    "wrong_from_the_end": ("dim = -2", "{ args = [{ shape = [1, 1] }], kwargs = { dim = -2 } }", ONE),
+    "wrong_beyond_a_half": ("weight = 0.875", "{ args = [{ shape = [1, 1] }], kwargs = { weight = 0.875 } }", ONE),
+    "wrong_behind_channels": ("trailing dims of 2, 1", "{ args = [{ shape = [1, 3, 1, 1] }] }", ONE),
     "wrong_without_bias": ("bias = { none = true }", "{ args = [{ shape = [1, 1] }, { none = true }] }", TWO),
     "wrong_for_several_dims": ("dim = { tuple = [0, 1] }", "kwargs = { dim = { tuple = [0, 1] } } }", ONE),
     "wrong_mean": ('how = "mean"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "mean" } }', ONE),
@@ -103,7 +108,7 @@ RIGHT = {
     "kept_by_a_mask": ADDED, "not_ignored": INDEXED,
     "biased": TWO, "along_dims": ONE, "right_for_all_cotangents": ONE, "untied_ranks": TWO,
     "clears_memory_if_empty": VECTORS, "flipped_twice": ONE, "with_epsilon": ONE,
-    "with_a_scaled_threshold": ONE,
+    "with_a_scaled_threshold": ONE, "weighted": ONE, "of_channels": ONE,
 }  # fmt: skip
 
 
@@ -353,7 +358,7 @@ def test_a_reference_without_a_keyword_does_not_hide_what_is_wrong_for_it(tmp_pa
 
 def test_what_the_operator_refuses_in_forward_is_counted(tmp_path):
     counts = outcome_of(tmp_path, "refuses_rank_3", "float64").fields["derived"]
-    assert counts["refused"] == 3  # a leading dim of 1, two of them, and one of 2
+    assert counts["refused"] == 4  # a leading dim of 1, two of them, one of 2, and two trailing ones
     assert set(counts) == {"hold", "refused"}
 
 

@@ -84,6 +84,26 @@ def noisy(x: Tensor) -> Tensor:
     return x * torch.rand_like(x)
 
 
+class Dropped(torch.autograd.Function):
+    """Drops half of the elements. Backward draws them again, from the state in which forward began."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.state = torch.get_rng_state()
+        return x * (torch.rand(x.shape) < 0.5)
+
+    @staticmethod
+    def backward(ctx, v):
+        generator = torch.Generator()
+        generator.set_state(ctx.state)
+        return v * (torch.rand(v.shape, generator=generator) < 0.5)
+
+
+def dropped(x: Tensor) -> Tensor:
+    """Random, with a backward pass that draws as forward does."""
+    return Dropped.apply(x)
+
+
 def scale(x: Tensor, factor: float = 2.0) -> Tensor:
     """Linear in x."""
     return x * factor

@@ -422,6 +422,38 @@ def wrong_for_negative_dims(x, dim: int = 0):
     return squared(x, dim < 0).sum(dim)
 
 
+def wrong_from_the_end(x, dim: int = 0):
+    """Right for the last dim: as of a backward pass that knows -1 only."""
+    return squared(x, dim < -1).sum(dim)
+
+
+def wrong_beyond_a_half(x, weight: float = 0.25):
+    """As of two formulas, of which one is exact for small weights, and the other for large ones."""
+    return squared(x, weight > 0.5) * weight
+
+
+def weighted(x, weight: float = 0.25):
+    return squared(x, False) * weight
+
+
+def wrong_behind_channels(x):
+    if x.dim() < 2 or x.shape[1] != 3:
+        raise ValueError("expected 3 channels in dim 1")
+    return squared(x, x.dim() > 3)
+
+
+def of_channels(x):
+    if x.dim() < 2 or x.shape[1] != 3:
+        raise ValueError("expected 3 channels in dim 1")
+    return squared(x, False)
+
+
+def wrong_across_blocks(x, index):
+    """As of blocks of 16 indices, of which the last one overwrites what others add."""
+    blocks = [set(block.tolist()) for block in index.split(16)]
+    return squared(x, any(one & other for one, other in itertools.pairwise(blocks)))[index]
+
+
 def wrong_without_momentum(x, momentum: float = 0.5):
     return squared(x, momentum is None)
 
@@ -434,6 +466,11 @@ def wrong_for_multiples_of_8(x):
 def wrong_for_multiples_of_32(x):
     """As of a grid of `n // 32` blocks, counted from 0."""
     return squared(x, x.dim() > 0 and x.shape[-1] > 0 and x.shape[-1] % 32 == 0)
+
+
+def wrong_for_multiples_of_128(x):
+    """As of a kernel whose last block is left out if it is full."""
+    return squared(x, x.dim() > 0 and x.shape[-1] > 0 and x.shape[-1] % 128 == 0)
 
 
 def wrong_beyond_1024(x):

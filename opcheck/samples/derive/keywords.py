@@ -58,7 +58,7 @@ def _changed(
     """
     yield Derived(words, change(sample))
     is_number = len(changes) == 1 and all(
-        type(own) in (int, float) and not is_dim(name) for name, own in changes.items()
+        type(own) in (int, float) and not name.endswith(INDEX) and not is_dim(name) for name, own in changes.items()
     )
     large = elements_of_all(sample, scope.elements) if is_number and not scope.is_thorough else None
     if large is not None:

@@ -18,6 +18,8 @@ CONSTRUCTED = 64
 """The largest size that modules are constructed with: as that of a kernel, a larger one takes long."""
 BLOCKS = (128, 128, 64, 16, 8)
 """What all sizes of a sample become at once, as that of a block: of samples of rank 0, 1, 2, 3, and beyond."""
+ROW = 256
+"""What the last dim becomes: without any left over of a block of any usual size."""
 SMALLER = {1031: 257, 128: 16, 64: 16}
 """What sizes are instead where these are too large."""
 LARGE = 256
@@ -90,7 +92,7 @@ def _several(sample: Sample) -> Iterator[tuple[int, Tensor]]:
 
 
 def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each size changed alone, then all of them changed to different odd ones, and to one size.
+    """Yield each size changed alone, all of them changed to different odd ones, and to one size; then a longer row.
 
     A large size is also one smaller, and half as large. What all become together is, as a standard, tried alone only
     where that is refused or too large.
@@ -103,10 +105,10 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
         sizes = {symbol: max(first, symbol * grows) + index for index, symbol in enumerate(own)}
         instead = None if scope.is_thorough else partial(_alone, sample, sizes.items(), scope)
         yield from _changed(sample, sizes, scope, instead)
-    yield from _alone(sample, product(own, (size for size in alone if size >= TOGETHER[0])), scope)
     for symbol in own:
         if symbol > LARGE:
             yield from _alone(sample, [(symbol, symbol - 1), (symbol, symbol // 2)], scope)
+    yield from _alone(sample, product(own, (size for size in alone if size >= TOGETHER[0])), scope)
     # A square matrix, or as many rows as features: code may take one dim for the other. It has a path of its own where
     # no element is left over, too.
     rank = max((len(recipe.sizes) for recipe in sample.tensors), default=0)
@@ -114,6 +116,9 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     equal = {symbol: block for symbol in own if symbol != block}
     if equal:
         yield from _changed(sample, equal, scope)
+    row = max(sample.tensors, key=lambda recipe: recipe.numel).sizes[-1:] if own else ()
+    if rank > 1 and row and row[0] in own and not scope.is_thorough:
+        yield from _alone(sample, [(row[0], ROW)], scope)
 
 
 def _alone(sample: Sample, sizes: Iterable[tuple[int, int]], scope: Scope) -> Iterator[Derived]:
@@ -195,10 +200,10 @@ def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
     what = f"leading dims of {', '.join(map(str, dims))}" if len(dims) > 1 else f"a leading dim of {dims[0]}"
 
     def apart() -> Iterator[Derived]:
-        if len(dims) > 1:
-            yield from map(partial(_led, sample), ONE_DIM)
         for number, recipe in _several(sample) if dims != (2,) else ():  # a dim of 1 is tried there, too
             yield Derived(f"{what} of tensor {number}", with_one(sample, recipe, shape=(*dims, *recipe.sizes)))
+        if len(dims) > 1:
+            yield from map(partial(_led, sample), ONE_DIM)
         if dims == (1,):
             yield from _trailed(sample)
 
@@ -206,7 +211,7 @@ def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
 
 
 def _trailed(sample: Sample) -> Iterator[Derived]:
-    """Yield the first tensor with dims behind, up to rank 4: where the first ones have a meaning, as batch, channels."""
+    """Yield the first tensor with dims behind, up to rank 4, as of images: where the first dims have a meaning."""
     first = next(recipe for recipe in sample.tensors if recipe.shape is not None)
     dims = (2, 1, 2, 1)[: 4 - len(first.sizes)]
     if dims:
