@@ -197,6 +197,22 @@ def aliased(x, y):
     return _Aliased.apply(x, y)
 
 
+class _Drawn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.seed = torch.initial_seed()
+        return x * (torch.rand(x.shape) < 0.5)
+
+    @staticmethod
+    def backward(ctx, v):
+        generator = torch.Generator().manual_seed(ctx.seed)
+        return v * (torch.rand(v.shape, generator=generator) < 0.5)
+
+
+def drawn_again(x):
+    return _Drawn.apply(x)
+
+
 def noisy(x):
     return twice(x) * torch.rand(x.shape, dtype=torch.float64)
 
@@ -204,7 +220,7 @@ def noisy(x):
 WRONG_IN = (
     ("aliased", "aliasing"), ("batched", "vmap"), ("batched_wrong", "batched_grad"), ("broadcast", "backward"),
     ("casts", "context"), ("clipped", "linearity"), ("conjugated", "backward"), ("cut", "detached"),
-    ("cut_with_a_name", "detached"),
+    ("cut_with_a_name", "detached"), ("drawn_again", "backward"),
     ("depends_on_grad_mode", "context"), ("impure", "purity"), ("lazy", "needs_input_grad"), ("named", "backward"),
     ("noisy", "backward"), ("pushed_again", "fwd_over_rev"), ("once_right", "rev_over_rev"),
     ("pushed_once", "rev_over_fwd"), ("pushed_wrong", "forward_ad"), ("raises", "backward"),
@@ -217,7 +233,12 @@ INPUTS = {"broadcast": "{ shape = [2, 3] }, { shape = [3] }", "lazy": "{ shape =
 INPUTS["aliased"] = INPUTS["lazy"]
 """What is passed to those that do not take one matrix."""
 
-KEYS = {"Scaled": "module = { args = [3] }", "square_": "inplace = true", "noisy": "reseed = true"}
+KEYS = {
+    "Scaled": "module = { args = [3] }",
+    "square_": "inplace = true",
+    "noisy": "reseed = true",
+    "drawn_again": "reseed = true",
+}
 """What their specs have besides."""
 
 REAL = ("batched_wrong", "casts", "clipped", "remembers")
