@@ -260,6 +260,7 @@ def test_numbers_vary_where_nothing_is_said_of_them(sample_of):
 
 def test_elements_are_in_other_places_of_each_tensor(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }, { shape = [3] }, { shape = [] }], vary = ['value'] }")
+    assert "an element of tensor 2 = 12" in varied(sample)  # there is room for one only
     assert varied(sample)["elements 0, 12"].sample.toml() == (
         "{ args = [{ shape = [2], contains = [0.0, 12.0] }, { shape = [3], contains = [12.0, 0.0] }, { shape = [] }] }"
     )

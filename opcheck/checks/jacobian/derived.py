@@ -53,7 +53,7 @@ def judge(subject: Subject) -> Verdict:
             if verdict is not None:
                 return verdict
             answer = "untold"
-        elif is_first and subject.context.is_thorough and (verdict := _besides(subject, one)) is not None:
+        elif is_first and (verdict := _besides(subject, one)) is not None:
             return verdict
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []
@@ -65,6 +65,8 @@ def judge(subject: Subject) -> Verdict:
 
 def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
     """Yield each derived sample, with what a look says, and whether what else is claimed is judged there if it holds.
+
+    That is so if the project is thorough, where a sample is the first that is new in some respect.
 
     Of the samples whose tensors lie in memory in one way, the first at which that makes a difference is looked at with
     cotangents that lie there in other ways: if tensors are contiguous, or under `thorough`, in all of them; else as the
@@ -87,7 +89,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
                 further = ()  # it does not hold at the written sample either, where another check reports it
             else:
                 said = again
-        yield one, said, is_first
+        yield one, said, thorough and is_first
         respects.add(respect)
 
 

@@ -38,11 +38,12 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
     free = [(number, recipe) for number, recipe in enumerate(sample.tensors) if is_free(recipe) and recipe.numel]
     for number, recipe in free:
         yield from (_full(sample, number, recipe, value) for value in scope.numbers)
-    alone, together = partial(_with_elements, sample, free, scope), elements_of_all(sample, scope.elements)
-    if scope.is_thorough or together is None:
-        yield from alone()
-    else:
+    together = None if scope.is_thorough else elements_of_all(sample, scope.elements)
+    narrow = [one for one in free if together is None or one[1].numel < len(scope.elements)]
+    if together is not None:
+        alone = partial(_with_elements, sample, [one for one in free if one not in narrow], scope)
         yield replace(together, apart=alone, smaller=alone)
+    yield from _with_elements(sample, narrow, scope)
 
 
 def elements_of_all(sample: Sample, elements: Sequence[float]) -> Derived | None:
