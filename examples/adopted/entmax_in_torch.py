@@ -22,6 +22,7 @@ def main():
     dense = (sparse.detach() / 4).requires_grad_()  # none is
     target = torch.tensor([0, 1])
     functions = {name: getattr(entmax, name) for name in (*SECOND, *THIRD)}
+    functions["normmax_bisect, alpha = 3"] = lambda x: entmax.normmax_bisect(x, alpha=3)
     functions |= {name: lambda x, name=name: getattr(entmax, name)(x, target) for name in LOSSES}
     for name, function in functions.items():
         tested = gradient_of(function) if name in THIRD else function

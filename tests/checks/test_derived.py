@@ -48,7 +48,6 @@ JOINED = "samples = [{ args = [{ shape = [3, 2] }, { shape = [4, 2] }] }]"
 FURTHER = {
     "wrong_if_empty": ("size 3 -> 0", "{ args = [{ shape = [0, 1] }, { shape = [1, 1] }] }", JOINED),
     "wrong_at_zero": ("tensor 0 = 0", "{ args = [{ shape = [1, 1], mean = 0.0, std = 0.0 }] }", ONE),
-    "wrong_epsilon": ("epsilon = 0.1", "{ args = [{ shape = [1, 1] }], kwargs = { epsilon = 0.1 } }", ONE),
     "wrong_above_a_scaled_threshold": (
         "beta = 3.0, elements 0, 12",
         "{ args = [{ shape = [2, 1], contains = [10.0] }], kwargs = { beta = 3.0 } }",
@@ -107,7 +106,7 @@ RIGHT = {
     "joined": JOINED, "chosen": INDEXED, "masked": MASKED, "large_only": LARGE, "untied": SQUARE, "reduced": PAIR,
     "kept_by_a_mask": ADDED, "not_ignored": INDEXED,
     "biased": TWO, "along_dims": ONE, "right_for_all_cotangents": ONE, "untied_ranks": TWO,
-    "clears_memory_if_empty": VECTORS, "flipped_twice": ONE, "with_epsilon": ONE,
+    "clears_memory_if_empty": VECTORS, "flipped_twice": ONE, "guarded": ONE,
     "with_a_scaled_threshold": ONE, "weighted": ONE, "of_channels": ONE,
 }  # fmt: skip
 

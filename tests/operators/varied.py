@@ -203,13 +203,9 @@ def wrong_scaled(x, flip: bool = False, factor: float = 1.0):
     return squared(-x if flip else x, factor > 2) * factor
 
 
-def wrong_epsilon(x, epsilon: float = 1e-6):
-    """As of a backward pass that takes the default: what it is off by is too small to be told."""
-    return squared(x + epsilon, epsilon > 0.01)
-
-
-def with_epsilon(x, epsilon: float = 1e-6):
-    return squared(x + epsilon, False)
+def guarded(x, epsilon: float = 1e-6):
+    """Without a gradient near 0, by design. No usual number is that small."""
+    return squared(torch.where(x.abs() < epsilon, x.detach(), x), False)
 
 
 def wrong_above_a_scaled_threshold(x, beta: float = 1.0):

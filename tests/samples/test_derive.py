@@ -268,10 +268,10 @@ def test_elements_are_in_other_places_of_each_tensor(sample_of):
     assert [*scalar] == [*(f"tensor 0 = {number:g}" for number in FEW_NUMBERS), "an element of tensor 0 = 12"]
 
 
-def test_tiny_keywords_become_large_enough_to_tell(sample_of):
+def test_numbers_move_across_a_half_unless_they_are_tiny(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }], vary = ['keyword'] }")
-    alone = [what for what in varied(sample, {"eps": 1e-5, "beta": 0.5, "shift": 0.0}) if "," not in what]
-    assert alone == ["eps = 0.1", "beta = 0.75", "shift = 0.5"]
+    alone = [what for what in varied(sample, {"eps": 2**-12, "beta": 0.5, "shift": 0.0}) if "," not in what]
+    assert alone == ["eps = 0.000732421875", "beta = 0.75", "shift = 0.5"]
 
 
 def test_whole_numbers_are_those_that_are_written(sample_of):

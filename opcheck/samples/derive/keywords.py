@@ -20,7 +20,7 @@ NONE = NoneValue(none=True)
 DIMS, INDEX = ("dim", "axis", "axes"), ("index", "idx")
 """How the names of keywords begin or end that mean a dim, and end that mean an element."""
 TINY = 1e-3
-"""Below, a number such as an epsilon has no effect that can be told from rounding: it is 0.1 instead."""
+"""Below, a number is an epsilon. It stays small: it may guard the gradient, which is then meant to be another."""
 UNVARIED = ("inplace", "in_place", "out", "training", "train", "use_input_stats", "generator")
 """Keywords that say which operator it is, not what it computes."""
 
@@ -120,16 +120,14 @@ def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Sc
 def _near(name: str, value: Any, rank: int) -> Iterator[bool | float]:
     """Yield a flag flipped; three times a number, and half; the next whole numbers.
 
-    Of a number between 0 and 1, which may be a probability or a weight, first one beyond a half, or below it. Of a dim
-    also the same one, counted from the other end. Of a number that is not whole, also its negative, and three quarters,
+    Of a number below 1, which may be a probability or a weight, first one beyond a half, or below it. Of a dim also
+    the same one, counted from the other end. Of a number that is not whole, also its negative, and three quarters,
     which may be no whole number.
     """
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
-        if 0 < abs(value) < TINY:
-            yield 0.1
-        if 0 < value < 1:
+        if TINY <= value < 1:
             yield value / 2 if value > 0.5 else 1 - value / 2
         yield from (value * 3, value / 2) if value else (0.5, -0.5)
         if value:
