@@ -108,10 +108,10 @@ def test_a_random_operator_is_tested_under_a_fixed_seed(verdict_of):
 
 
 @BOTH
-@pytest.mark.parametrize(("home", "expected"), [("right", "passed"), ("faulty", "failed")])
-def test_a_random_operator_is_not_the_first_to_draw(verdict_of, home, expected, dtype):
+@pytest.mark.parametrize(("name", "expected"), [("right.dropped", "passed"), ("reproduced.drawn_again", "failed")])
+def test_a_random_operator_is_not_the_first_to_draw(verdict_of, name, expected, dtype):
     keys = f"{NO_FORWARD}\nreseed = true"
-    assert verdict_of(f"operators.{home}.dropped", "backward", dtype, keys=keys).outcome == expected
+    assert verdict_of(f"operators.{name}", "backward", dtype, keys=keys).outcome == expected
 
 
 def test_a_random_operator_without_reseed_fails(verdict_of):

@@ -303,25 +303,6 @@ def raises(x: Tensor) -> Tensor:
     raise RuntimeError("this operator always raises")
 
 
-class Dropped(torch.autograd.Function):
-    """Drops half of the elements. Backward draws them again from the seed, as if nothing had been drawn before."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.seed = torch.initial_seed()
-        return x * (torch.rand(x.shape) < 0.5)
-
-    @staticmethod
-    def backward(ctx, v):
-        generator = torch.Generator().manual_seed(ctx.seed)
-        return v * (torch.rand(v.shape, generator=generator) < 0.5)
-
-
-def dropped(x: Tensor) -> Tensor:
-    """Random: right where it is the first to draw."""
-    return Dropped.apply(x)
-
-
 def random(x: Tensor) -> Tensor:
     """Random, and nobody said so."""
     return x * torch.rand_like(x)

@@ -198,6 +198,8 @@ def aliased(x, y):
 
 
 class _Drawn(torch.autograd.Function):
+    """Drops half of the elements. Backward draws them again from the seed, as if nothing had been drawn before."""
+
     @staticmethod
     def forward(ctx, x):
         ctx.seed = torch.initial_seed()
