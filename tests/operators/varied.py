@@ -205,7 +205,7 @@ def wrong_scaled(x, flip: bool = False, factor: float = 1.0):
 
 def guarded(x, epsilon: float = 1e-6):
     """Without a gradient near 0, by design. No usual number is that small."""
-    return squared(torch.where(x.abs() < epsilon, x.detach(), x), False)
+    return square(torch.where(x.abs() < epsilon, x.detach(), x))
 
 
 def wrong_above_a_scaled_threshold(x, beta: float = 1.0):
@@ -214,7 +214,7 @@ def wrong_above_a_scaled_threshold(x, beta: float = 1.0):
 
 
 def with_a_scaled_threshold(x, beta: float = 1.0):
-    return squared(x * beta, False)
+    return square(x * beta)
 
 
 class Slope(torch.autograd.Function):
@@ -429,19 +429,21 @@ def wrong_beyond_a_half(x, weight: float = 0.25):
 
 
 def weighted(x, weight: float = 0.25):
-    return squared(x, False) * weight
+    return square(x) * weight
 
 
-def wrong_behind_channels(x):
+def with_channels(x):
     if x.dim() < 2 or x.shape[1] != 3:
         raise ValueError("expected 3 channels in dim 1")
-    return squared(x, x.dim() > 3)
+    return x
 
 
 def of_channels(x):
-    if x.dim() < 2 or x.shape[1] != 3:
-        raise ValueError("expected 3 channels in dim 1")
-    return squared(x, False)
+    return square(with_channels(x))
+
+
+def wrong_behind_channels(x):
+    return squared(with_channels(x), x.dim() > 3)
 
 
 def wrong_across_blocks(x, index):

@@ -94,6 +94,11 @@ def with_some(sample: Sample, recipes: Sequence[Tensor], **update: Any) -> Sampl
     return changed(sample, lambda recipe: updated(recipe, **update) if id(recipe) in own else recipe)
 
 
+def rank_of(sample: Sample) -> int:
+    """Return the number of dims of the tensor that has the most."""
+    return max((len(recipe.sizes) for recipe in sample.tensors), default=0)
+
+
 def has_indices(sample: Sample) -> bool:
     """Tell whether there are whole numbers, which may be indices: then no size gets smaller."""
     return any(is_integer(recipe) or recipe.shape is None for recipe in sample.tensors)

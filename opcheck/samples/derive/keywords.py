@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice, pairwise
 from typing import Any
 
-from opcheck.samples.derive.change import Derived, Keywords, Scope
+from opcheck.samples.derive.change import Derived, Keywords, Scope, rank_of
 from opcheck.samples.derive.values import elements_of_all, numbers_in
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
@@ -32,9 +32,9 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     passed by position is None where that is the default. Of a module, the keywords of its constructor follow, and
     evaluation mode.
     """
-    rank = max((len(recipe.sizes) for recipe in sample.tensors), default=0)
+    rank, large = rank_of(sample), elements_of_all(sample, scope)
     for changes in _changes(sample.kwargs, _with_indices(scope.call, sample), scope, rank):
-        yield from _changed(sample, scope, _words(changes), changes, partial(_called, changes))
+        yield from _changed(sample, large, _words(changes), changes, partial(_called, changes))
     for index, name in enumerate(scope.call.positional[: len(sample.args)]):
         if _is_optional(name, sample.args[index], scope.call):
             args = (*sample.args[:index], NONE, *sample.args[index + 1 :])
@@ -43,25 +43,24 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     if construction is not None and scope.constructor is not None:
         for changes in _changes(construction.kwargs, scope.constructor, scope, rank):
             constructed = partial(_constructed, construction, changes)
-            yield from _changed(sample, scope, _words(changes, "module."), changes, constructed)
+            yield from _changed(sample, large, _words(changes, "module."), changes, constructed)
         if construction.train:
             own = construction.model_copy(update={"train": False})
             yield Derived("module.train = false", replace(sample, module=own))
 
 
 def _changed(
-    sample: Sample, scope: Scope, words: str, changes: Mapping[str, Any], change: Callable[[Sample], Sample]
+    sample: Sample, large: Derived | None, words: str, changes: Mapping[str, Any], change: Callable[[Sample], Sample]
 ) -> Iterator[Derived]:
     """Yield a sample with keywords changed, as a function does. One number alone may be, or scale, a threshold.
 
-    As a standard, it is therefore also changed where there are large elements.
+    large: the same sample with large elements, in which such a number is changed as well.
     """
     yield Derived(words, change(sample))
     is_number = len(changes) == 1 and all(
         type(own) in (int, float) and not name.endswith(INDEX) and not is_dim(name) for name, own in changes.items()
     )
-    large = elements_of_all(sample, scope.elements) if is_number and not scope.is_thorough else None
-    if large is not None:
+    if is_number and large is not None:
         yield Derived(f"{words}, {large.what}", change(large.sample))
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from opcheck.samples.derive.change import Derived, Others, Scope, changed, has_indices, updated, with_one
+from opcheck.samples.derive.change import Derived, Others, Scope, changed, has_indices, rank_of, updated, with_one
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
@@ -24,6 +24,8 @@ SMALLER = {1031: 257, 128: 16, 64: 16}
 """What sizes are instead where these are too large."""
 LARGE = 256
 """A size above is varied downwards, too."""
+DIMS = (2, 1, 2, 1)
+"""What dims are added up to rank 4."""
 ONE_DIM = ((1,), (2,))
 """One leading dim."""
 TOGETHER = (17, 33)
@@ -111,7 +113,7 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     yield from _alone(sample, product(own, (size for size in alone if size >= TOGETHER[0])), scope)
     # A square matrix, or as many rows as features: code may take one dim for the other. It has a path of its own where
     # no element is left over, too.
-    rank = max((len(recipe.sizes) for recipe in sample.tensors), default=0)
+    rank = rank_of(sample)
     block = max((BLOCKS[min(rank, len(BLOCKS) - 1)], *own))
     equal = {symbol: block for symbol in own if symbol != block}
     if equal:
@@ -180,7 +182,7 @@ def by_rank(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield leading dims up to rank 4, or beyond, one of them 1; rank 0, or where that is refused a dim less."""
     ranks = {len(recipe.shape) for recipe in sample.tensors if recipe.shape is not None}
     if ranks:
-        dims = (2, 1, 2, 1)[: max(4 - max(ranks), 1)]
+        dims = DIMS[: max(4 - max(ranks), 1)]
         yield from map(partial(_led, sample), [dims] if len(dims) > 1 else ONE_DIM)
     if ranks - {0} and not has_indices(sample):
         yield Derived("rank 0", _shaped(sample, lambda own: ()), lambda: _less(sample, ranks))
@@ -197,7 +199,7 @@ def _less(sample: Sample, ranks: Collection[int]) -> Iterator[Derived]:
 
 def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
     """Return a change that puts dims in front: in front of all tensors, else one of them, or in front of one tensor."""
-    what = f"leading dims of {', '.join(map(str, dims))}" if len(dims) > 1 else f"a leading dim of {dims[0]}"
+    what = _dims_in_words("leading", dims)
 
     def apart() -> Iterator[Derived]:
         for number, recipe in _several(sample) if dims != (2,) else ():  # a dim of 1 is tried there, too
@@ -213,10 +215,13 @@ def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
 def _trailed(sample: Sample) -> Iterator[Derived]:
     """Yield the first tensor with dims behind, up to rank 4, as of images: where the first dims have a meaning."""
     first = next(recipe for recipe in sample.tensors if recipe.shape is not None)
-    dims = (2, 1, 2, 1)[: 4 - len(first.sizes)]
+    dims = DIMS[: max(4 - len(first.sizes), 0)]
     if dims:
-        shape = (*first.sizes, *dims)
-        yield Derived(f"trailing dims of {', '.join(map(str, dims))}", with_one(sample, first, shape=shape))
+        yield Derived(_dims_in_words("trailing", dims), with_one(sample, first, shape=(*first.sizes, *dims)))
+
+
+def _dims_in_words(which: str, dims: tuple[int, ...]) -> str:
+    return f"{which} dims of {', '.join(map(str, dims))}" if len(dims) > 1 else f"a {which} dim of {dims[0]}"
 
 
 def by_broadcast(sample: Sample, scope: Scope) -> Iterator[Derived]:

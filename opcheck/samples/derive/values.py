@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Any
@@ -15,7 +14,7 @@ from opcheck.spec.recipe import Tensor
 STATED = {"values", "low", "high", "mean", "std", "exclude", "contains", "structure", "through"}
 """What a recipe says of its numbers."""
 
-BLOCK = 33
+REPEATED = 33
 """The least length to which whole numbers are repeated."""
 SMALLER = {1e3: 30.0}
 """What to fill a tensor with where a large number tells nothing, such as one that outputs grow too large for."""
@@ -35,31 +34,41 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
     As a standard, all tensors have all of these elements at once, in different places: where two factors are 0, so are
     both gradients. One is alone where that is refused, or tells nothing.
     """
-    free = [(number, recipe) for number, recipe in enumerate(sample.tensors) if is_free(recipe) and recipe.numel]
+    free, wide = _free(sample), _wide(sample, scope)
     for number, recipe in free:
         yield from (_full(sample, number, recipe, value) for value in scope.numbers)
-    together = None if scope.is_thorough else elements_of_all(sample, scope.elements)
-    narrow = [one for one in free if together is None or one[1].numel < len(scope.elements)]
+    together = elements_of_all(sample, scope)
     if together is not None:
-        alone = partial(_with_elements, sample, [one for one in free if one not in narrow], scope)
-        yield replace(together, apart=alone, smaller=alone)
-    yield from _with_elements(sample, narrow, scope)
+        yield together
+    yield from _with_elements(sample, [one for one in free if one not in wide], scope)
 
 
-def elements_of_all(sample: Sample, elements: Sequence[float]) -> Derived | None:
-    """Return a sample with some elements in each tensor of any numbers, if one is large enough, in different places."""
-    count = len(elements)
-    turns = {
-        id(recipe): number % count
-        for number, recipe in enumerate(sample.tensors) if is_free(recipe) and recipe.numel >= count
-    }  # fmt: skip
+def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
+    """Return a sample with special elements in all tensors that have room for them, in different places.
+
+    None if there is no such tensor, or if the project is thorough: then each element is tried alone.
+    """
+    wide, elements = _wide(sample, scope), tuple(scope.elements)
+    if not wide:
+        return None
+    turns = {id(recipe): number % len(elements) for number, recipe in wide}
 
     def contained(recipe: Tensor) -> Tensor:
         turn = turns.get(id(recipe))
-        return recipe if turn is None else updated(recipe, contains=(*elements[turn:], *elements[:turn]))
+        return recipe if turn is None else updated(recipe, contains=elements[turn:] + elements[:turn])
 
-    what = f"elements {', '.join(f'{one:g}' for one in elements)}"
-    return Derived(what, changed(sample, contained)) if turns else None
+    alone = partial(_with_elements, sample, wide, scope)
+    return Derived(f"elements {', '.join(f'{one:g}' for one in elements)}", changed(sample, contained), alone, alone)
+
+
+def _free(sample: Sample) -> list[tuple[int, Tensor]]:
+    """Return the tensors that may have any numbers, each with its place among all."""
+    return [(number, recipe) for number, recipe in enumerate(sample.tensors) if is_free(recipe) and recipe.numel]
+
+
+def _wide(sample: Sample, scope: Scope) -> list[tuple[int, Tensor]]:
+    """Return those of them that have room for all special elements at once; none if the project is thorough."""
+    return [] if scope.is_thorough else [one for one in _free(sample) if one[1].numel >= len(scope.elements)]
 
 
 def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Scope) -> Iterator[Derived]:
@@ -105,8 +114,8 @@ def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
         if turned != recipe.values:
             yield Derived(f"tensor {number} reversed", with_one(sample, recipe, values=turned))
         length = recipe.sizes[0]
-        if length < BLOCK:
-            times = -(-BLOCK // length)
+        if length < REPEATED:
+            times = -(-REPEATED // length)
             yield Derived(f"tensor {number} {times} times", with_one(sample, recipe, values=recipe.values * times))
 
 
