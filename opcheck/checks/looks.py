@@ -7,7 +7,7 @@ too large to be told apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -29,7 +29,7 @@ from opcheck.derivatives.differences import looped
 from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.objection import derivative_named
 from opcheck.derivatives.point import Point
-from opcheck.samples.derive import Derived, Keywords, derived, keeps_ties, room_of
+from opcheck.samples.derive import Change, Derived, Keywords, derived, in_turn, keeps_ties, room_of
 from opcheck.samples.realize import parameter_elements
 from opcheck.samples.results import with_gradient
 from opcheck.spec.claims import WAYS, Way
@@ -80,32 +80,56 @@ def attempts(
     """Yield the samples derived from a written one in some ways, each with what becomes of a call.
 
     What is refused is followed by what changes one by one, what is too large, or has outputs that are, by what is
-    smaller. What is written is left out: it is looked at anyway.
+    smaller. What is written is left out: it is looked at anyway. Unless that is thorough, each change is the turn of
+    one of the written samples that it can be made to; where that tells nothing, it is made to the next one.
     """
-    operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
-    call = context.memo.once("keywords", lambda: _keywords(operator, path, (one.kwargs for one in samples)))
-    is_first = sample.name == context.case.samples[0].name  # one of them tells what a constructor does
-    module, constructor = context.memo.once("constructor", lambda: _constructor(context))
-    written = [(one.args, one.kwargs, one.module) for one in samples]
+    key = "changes", thorough, frozenset(ways), tuple(one.name for one in context.samples)
+    changes: dict[str, list[Sequence[Change]]] = context.memo.once(key, lambda: _changes(context, thorough, ways))
 
-    def each(one: Derived) -> Iterator[tuple[Derived, Attempt]]:
-        context.note(f"sample {sample.name} with {one.what}")
-        made = attempt(context, sample, one.sample)
+    def each(written: Sample, one: Derived) -> Generator[tuple[Derived, Attempt], None, bool]:
+        context.note(f"sample {written.name} with {one.what}")
+        made = attempt(context, written, one.sample)
         yield one, made
+        tells = made.answer is None
         others = one.apart if made.answer == "refused" else one.smaller if made.answer in LARGE else tuple
         for other in others():
-            yield from each(other)
+            tells |= yield from each(written, other)
+        return tells
 
+    for change in changes[sample.name]:
+        for written, one in change:
+            if (yield from each(written, one)):
+                break
+
+
+def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> dict[str, list[Sequence[Change]]]:
+    """Return what is derived from each of the written samples, by its name, each with what to try in its place."""
+    operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
+    call = context.memo.once("keywords", lambda: _keywords(operator, path, (one.kwargs for one in samples)))
+    module, constructor = context.memo.once("constructor", lambda: _constructor(context))
     real = str(context.dtype.to_real()).removeprefix("torch.") if context.dtype.is_complex else ""
-    for one in derived(sample, call, thorough, ways, module, constructor if is_first else None, real):
-        if (one.sample.args, one.sample.kwargs, one.sample.module) not in written:
-            yield from each(one)
+    known = [(one.args, one.kwargs, one.module) for one in samples]
+
+    def changes_of(sample: Sample) -> list[Change]:
+        is_first = sample.name == context.case.samples[0].name  # one of them tells what a constructor does
+        own = constructor if is_first else None
+        ones = derived(sample, call, thorough, ways, module, own, real)
+        return [(sample, one) for one in ones if (one.sample.args, one.sample.kwargs, one.sample.module) not in known]
+
+    each = [changes_of(sample) for sample in context.samples]
+    if thorough:
+        turns: list[list[Sequence[Change]]] = [[[change] for change in own] for own in each]
+    else:  # other samples vary than where the dtype is real
+        turns = in_turn(each, start=int(context.dtype.is_complex))
+    return {sample.name: own for sample, own in zip(context.samples, turns, strict=True)}
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
     """A call of the operator at a sample."""
 
+    written: Sample
+    """The sample that it was derived from, or is."""
     answer: Answer | None
     """Why nothing can be said of its derivatives; None if a look may say something."""
     subject: Subject | None = None
@@ -140,20 +164,20 @@ def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
     try:
         one = tried(lambda: _attempt(context, written, sample))
     except TooLarge:
-        return Attempt("too large")
-    return Attempt("refused") if isinstance(one, Exception) else one
+        return Attempt(written, "too large")
+    return Attempt(written, "refused") if isinstance(one, Exception) else one
 
 
 def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
     twins = context.memo.once("twins", lambda: _twins(context))
     if not (twins or context.on_cpu is context or keeps_ties(written, sample)):
-        return Attempt("untried")
+        return Attempt(written, "untried")
     recipe = context.module(context.case.variant.path, sample) if sample.module != written.module else None
     if recipe and parameter_elements(recipe, context.case.dtype, context.settings.modules) > room_of(sample):
-        return Attempt("too large")
+        return Attempt(written, "too large")
     subject = context.at(sample, context.realize(sample))
     if not all(_takes(twin, subject) for twin in twins):
-        return Attempt("refused")
+        return Attempt(written, "refused")
     began = perf_counter()
     with torch.enable_grad():
         outputs = subject.function(*subject.leaves)
@@ -164,7 +188,7 @@ def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
         answer = "too large"
     elif not all(bool((outputs[index].abs() <= HUGE).all()) for index in _chosen(outputs)):
         answer = "untold"
-    return Attempt(answer, subject, outputs)
+    return Attempt(written, answer, subject, outputs)
 
 
 Twin = Callable[[Subject], Truth]

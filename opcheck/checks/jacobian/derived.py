@@ -42,18 +42,18 @@ MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expande
 def judge(subject: Subject) -> Verdict:
     """Look at each derived sample. The first one that fails is made smaller, and judged."""
     counts, notes = Counter[str](), list[str]()
-    for one, said, is_first in _looks(subject):
+    for one, written, said, is_first in _looks(subject):
         answer = said.answer
         if answer in REFUSED and subject.context.device.is_probed and subject.context.device.fault():
             # All that follows would be refused, too.
             what = f"derived: {one.what}: the device computes nothing from here on"
             return cannot(what, "\n".join(filter(None, [f"at the sample {one.sample.toml()}", said.note])))
         if answer in WRONG:
-            verdict = _judged(subject.context, subject.sample, one, said)
+            verdict = _judged(subject.context, written, one, said)
             if verdict is not None:
                 return verdict
             answer = "untold"
-        elif is_first and (verdict := _besides(subject, one)) is not None:
+        elif is_first and (verdict := _besides(subject.context, written, one)) is not None:
             return verdict
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []
@@ -63,8 +63,9 @@ def judge(subject: Subject) -> Verdict:
     return replace(HOLDS, fields={"derived": dict(counts), **({"notes": notes} if notes else {})})
 
 
-def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
-    """Yield each derived sample, with what a look says, and whether what else is claimed is judged there if it holds.
+def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
+    """Yield each derived sample with the written one, what a look says, and whether what else is claimed is judged
+    there if it holds.
 
     That is so if the project is thorough, where a sample is the first that is new in some respect.
 
@@ -74,7 +75,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
     """
     context, respects, layouts = subject.context, {frozenset[object]()}, set[frozenset[str]]()
     thorough = context.is_thorough
-    further = SECOND if all(_is_claimed(subject, name) for name in SECOND) else ()
+    further = SECOND if all(_is_claimed(context, name) for name in SECOND) else ()
     for one, made in attempts(context, subject.sample, thorough):
         layout = memories_of(one.sample)
         is_new = layout not in layouts and (bool(layout) or _has_strides(one.sample))
@@ -82,14 +83,15 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Look, bool]]:
         said = made.look(own if is_new else ())
         if is_new and said.answer == "hold":
             layouts.add(layout)
-        respect = _respect_of(subject, one.sample) if said.answer == "hold" else frozenset()
+        written = made.written
+        respect = _respect_of(context, written, one.sample) if said.answer == "hold" else frozenset()
         is_first = respect not in respects
         if is_first and further and (again := made.look(claims=further)).answer in further:
-            if attempt(context, subject.sample, subject.sample).look(claims=further).answer in further:
+            if attempt(context, written, written).look(claims=further).answer in further:
                 further = ()  # it does not hold at the written sample either, where another check reports it
             else:
                 said = again
-        yield one, said, thorough and is_first
+        yield one, written, said, thorough and is_first
         respects.add(respect)
 
 
@@ -131,35 +133,33 @@ def _at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, word
     return replace(verdict, title=title, detail="\n".join(lines), at=(check, sample))
 
 
-def _respect_of(subject: Subject, other: Sample) -> frozenset[object]:
+def _respect_of(context: Context, written: Sample, other: Sample) -> frozenset[object]:
     """Return what is new about a sample: a changed keyword with its value, several without; or, if the project is
     thorough, dims beyond a block. Empty if it differs in any other way, too.
     """
-    written = subject.sample
-    before, after = (_keywords(one, subject) for one in (written, other))
+    before, after = (_keywords(one, context) for one in (written, other))
     changed = {key for key, value in after.items() if before.get(key, UNSET) != value}
     if len(other.tensors) != len(written.tensors):  # some are left out
         return frozenset({*changed, len(other.tensors)})
-    pairs = [*zip(written.tensors, other.tensors, strict=True)]
-    if any(updated(one, shape=None) != updated(another, shape=None) for one, another in pairs):
-        return frozenset()
     if changed:
         key = (*changed, render(after[next(iter(changed))])) if len(changed) == 1 else changed
-        return frozenset(key if all(one == another for one, another in pairs) else ())
-    large = ((k, dim) for k, (_, own) in enumerate(pairs) for dim, size in enumerate(own.sizes) if size > BLOCK)
-    return frozenset(large if subject.context.is_thorough else ())
+        return frozenset(key if other.tensors == written.tensors else ())
+    pairs = [*zip(written.tensors, other.tensors, strict=True)] if context.is_thorough else []
+    if any(updated(one, shape=None) != updated(another, shape=None) for one, another in pairs):
+        return frozenset()
+    return frozenset((k, dim) for k, (_, own) in enumerate(pairs) for dim, size in enumerate(own.sizes) if size > BLOCK)
 
 
-def _keywords(sample: Sample, subject: Subject) -> dict[str, Value]:
+def _keywords(sample: Sample, context: Context) -> dict[str, Value]:
     """Return the keyword arguments of a call, and those of the constructor of a module as `module.<name>`."""
-    module = sample.module or subject.case.operator.spec.module
+    module = sample.module or context.case.operator.spec.module
     constructor = {} if module is None else module.kwargs
     return sample.kwargs | {f"module.{name}": value for name, value in constructor.items()}
 
 
-def _besides(subject: Subject, one: Derived) -> Verdict | None:
+def _besides(context: Context, written: Sample, one: Derived) -> Verdict | None:
     """Return what else does not hold at a derived sample, but holds at the written one; None if all does."""
-    context, cache = subject.context, Cache()
+    cache = Cache()
 
     def verdict(name: str, sample: Sample) -> Verdict:
         check: PerSample = implementation(check_kinds()[name])
@@ -167,18 +167,18 @@ def _besides(subject: Subject, one: Derived) -> Verdict | None:
         return check.verdict(own, sample)  # without what is dear
 
     for name in BESIDES:
-        if not _is_claimed(subject, name):
+        if not _is_claimed(context, name):
             continue
         wrong = verdict(name, one.sample)
-        if wrong.is_failure and not wrong.refused and verdict(name, subject.sample).passed:
+        if wrong.is_failure and not wrong.refused and verdict(name, written).passed:
             return _at_derived(one, wrong, name, one.sample)
     return None
 
 
-def _is_claimed(subject: Subject, name: str) -> bool:
+def _is_claimed(context: Context, name: str) -> bool:
     """Tell whether the claim of a check is made, and not known to fail in such cases."""
-    case, kind = subject.case, check_kinds()[name]
-    if not (kind.runs_on(case.device) and kind.claimed(case.operator, subject.supports)):
+    case, kind = context.case, check_kinds()[name]
+    if not (kind.runs_on(case.device) and kind.claimed(case.operator, case.claims.supports)):
         return False
     known = expectations_of(case.operator, case.device)
     return not matching(known, name, case.variant.kind, case.device.name, case.dtype)

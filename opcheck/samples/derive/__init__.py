@@ -21,7 +21,9 @@ from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 
-__all__ = ["LARGEST", "SIZES", "Derived", "Keywords", "derived", "keeps_ties", "room_of", "smallest"]
+__all__ = [
+    "LARGEST", "SIZES", "Change", "Derived", "Keywords", "derived", "in_turn", "keeps_ties", "room_of", "smallest"
+]  # fmt: skip
 
 SIZES = (1, 2, 16, 17, 33, 64, 128, 257, 520, 1031)
 """On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""
@@ -81,6 +83,30 @@ def derived(
     room = room_of(sample)
     for one in chain(wanted, pairs):
         yield from _within(one.called(sample.name), room)
+
+
+Change = tuple[Sample, Derived]
+"""A written sample, and what was derived from it."""
+
+
+def in_turn(each: Sequence[Sequence[Change]], start: int = 0) -> list[list[Sequence[Change]]]:
+    """Share out what is derived from each written sample: a change that several can be made to is the turn of one.
+
+    Return the changes of each sample, every one followed by the same change of the others, from the next one on. So a
+    change is made once, and each sample is changed in several ways, whatever distinguishes it from the others.
+
+    start: which of the samples begins.
+    """
+    able: dict[str, list[tuple[int, Change]]] = {}
+    for place, own in enumerate(each):
+        for change in own:
+            able.setdefault(change[1].what, []).append((place, change))
+    turns: list[list[Sequence[Change]]] = [[] for _ in each]
+    for number, those in enumerate(able.values(), start):
+        turn = number % len(those)
+        turned = [*those[turn:], *those[:turn]]
+        turns[turned[0][0]].append([change for _, change in turned])
+    return turns
 
 
 def _within(one: Derived, room: int) -> Iterator[Derived]:
