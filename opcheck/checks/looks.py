@@ -80,8 +80,9 @@ def attempts(
     """Yield the samples derived from a written one in some ways, each with what becomes of a call.
 
     What is refused is followed by what changes one by one, what is too large, or has outputs that are, by what is
-    smaller. What is written is left out: it is looked at anyway. Unless that is thorough, each change is the turn of
-    one of the written samples that it can be made to; where that tells nothing, it is made to the next one.
+    smaller. What is written is left out: it is looked at anyway. As a standard, a change is the turn of one of the
+    written samples that it can be made to; where that tells nothing, it is made to the next one. A keyword varies at
+    all of them: which code it leads to depends on the other arguments.
     """
     key = "changes", thorough, frozenset(ways), tuple(one.name for one in context.samples)
     changes: dict[str, list[Sequence[Change]]] = context.memo.once(key, lambda: _changes(context, thorough, ways))
@@ -110,18 +111,19 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> dict[st
     real = str(context.dtype.to_real()).removeprefix("torch.") if context.dtype.is_complex else ""
     known = [(one.args, one.kwargs, one.module) for one in samples]
 
-    def changes_of(sample: Sample) -> list[Change]:
+    def changes_of(sample: Sample, ways: Collection[Way]) -> list[Change]:
         is_first = sample.name == context.case.samples[0].name  # one of them tells what a constructor does
         own = constructor if is_first else None
         ones = derived(sample, call, thorough, ways, module, own, real)
         return [(sample, one) for one in ones if (one.sample.args, one.sample.kwargs, one.sample.module) not in known]
 
-    each = [changes_of(sample) for sample in context.samples]
-    if thorough:
-        turns: list[list[Sequence[Change]]] = [[[change] for change in own] for own in each]
-    else:  # other samples vary than where the dtype is real
-        turns = in_turn(each, start=int(context.dtype.is_complex))
-    return {sample.name: own for sample, own in zip(context.samples, turns, strict=True)}
+    everywhere = [way for way in ways if thorough or way == "keyword"]
+    others = [changes_of(sample, [way for way in ways if way not in everywhere]) for sample in context.samples]
+    turns = in_turn(others, start=int(context.dtype.is_complex))  # where the dtype is real, other samples vary
+    return {
+        sample.name: [*own, *([change] for change in changes_of(sample, everywhere))]
+        for sample, own in zip(context.samples, turns, strict=True)
+    }
 
 
 @dataclass(frozen=True, eq=False)

@@ -197,6 +197,27 @@ def test_a_gradient_of_nothing_is_zero(tmp_path, dtype):
 
 
 @BOTH
+@pytest.mark.parametrize("strict", [(False, True), (True, False), (True, True, False)])
+def test_what_one_sample_refuses_is_the_turn_of_the_next(tmp_path, strict, dtype):
+    written = (f"{{ {ARGS}, kwargs = {{ strict = {str(own).lower()} }}, vary = ['size'] }}" for own in strict)
+    found = outcome_of(tmp_path, "wrong_for_a_row", dtype, f"samples = [{', '.join(written)}]")
+    assert found.outcome == "failed"
+    assert found.reason.startswith("derived: size 2 -> 1: backward: ")
+    assert "strict" not in found.message.split("add this sample: ")[1].splitlines()[0]
+
+
+def test_a_change_is_made_to_one_of_the_samples_unless_the_project_is_thorough(tmp_path):
+    def looks(derive, *factors):
+        samples = (f"{{ {ARGS}, kwargs = {{ factor = {own} }}, vary = ['size'] }}" for own in factors)
+        found = outcome_of(tmp_path, "scaled", "float64", f"samples = [{', '.join(samples)}]", derive=derive)
+        assert found.outcome == "passed", found.message
+        return found.fields["derived"]["hold"]
+
+    assert looks("standard", 1.0, 2.0, 3.0) == looks("standard", 1.0)
+    assert looks("thorough", 1.0, 2.0, 3.0) > 2 * looks("thorough", 1.0)
+
+
+@BOTH
 def test_tiny_numbers_are_tried_if_the_project_is_thorough(tmp_path, dtype):
     assert outcome_of(tmp_path, "wrong_for_tiny", dtype).outcome == "passed"
     found = outcome_of(tmp_path, "wrong_for_tiny", dtype, derive="thorough")

@@ -143,6 +143,12 @@ def wrong_for_size_one(x):
     return squared(x, 1 in x.shape)
 
 
+def wrong_for_a_row(x, strict=False):
+    if strict and x.dim() and x.shape[0] == 1:
+        raise ValueError("expected several rows")
+    return squared(x, x.dim() == 2 and x.shape[0] == 1)
+
+
 def wrong_for_odd_multiples(x):
     """As of a kernel that takes four numbers at a time, and has no tail."""
     return squared(x, x.dim() > 0 and x.shape[-1] > 4 and x.shape[-1] % 4 > 0)

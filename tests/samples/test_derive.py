@@ -14,6 +14,7 @@ from opcheck.samples.derive import (
     SIZES,
     Keywords,
     derived,
+    in_turn,
     keeps_ties,
     smallest,
 )
@@ -54,6 +55,22 @@ def test_a_size_is_one_symbol_wherever_it_occurs(sample_of):
     more = varied(sample, thorough=True)
     assert {f"size 4 -> {size}" for size in SIZES} <= set(more)
     assert not [*more["sizes 3 -> 17, 4 -> 18, 5 -> 19"].apart()]  # they are tried anyway
+
+
+def test_changes_of_several_samples_are_shared_out(sample_of):
+    samples = [sample_of(f"{{ args = [{{ shape = {own} }}], vary = ['size'] }}") for own in ([2, 3], [3, 2], [5])]
+    each = [[(sample, one) for one in derived(sample, Keywords())] for sample in samples]
+    turns = in_turn(each)
+    made = [one.what for own in turns for (_, one), *_ in own]
+    assert sorted(made) == sorted({one.what for own in each for _, one in own})  # each of them once
+    for sample, own in zip(samples, turns, strict=True):
+        for (first, one), *others in own:
+            assert first is sample
+            assert all(other.what == one.what and written is not sample for written, other in others)
+    assert all(len(own) < len(each[0]) for own in turns[:2])
+    assert turns[2] == [[change] for change in each[2]]  # no other one has such a size
+    shared = [own[0][1].what for own in turns[0] if len(own) > 1]
+    assert [own[0][1].what for own in in_turn(each, start=1)[1] if len(own) > 1] == shared
 
 
 def test_sizes_that_are_too_large_together_change_one_by_one(sample_of):

@@ -77,7 +77,8 @@ def derived(
         return
     sizes, numbers, elements = (SIZES, NUMBERS, NUMBERS) if thorough else (FEWER, FEW_NUMBERS, FEW_ELEMENTS)
     scope = Scope(sizes, numbers, elements, call, module, constructor, thorough, real)
-    ones = {way: list(BY_WAY[way](sample, scope)) for way in sample.vary if way in BY_WAY}
+    varied = (way for way in sample.vary if way in BY_WAY and (thorough or way in ways))
+    ones = {way: list(BY_WAY[way](sample, scope)) for way in varied}
     wanted = [one for way, own in ones.items() if way in ways for one in own]
     pairs = _paired(sample, ones, scope, ways) if thorough and wanted else ()
     room = room_of(sample)
