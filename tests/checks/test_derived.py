@@ -206,6 +206,15 @@ def test_what_one_sample_refuses_is_the_turn_of_the_next(tmp_path, strict, dtype
     assert "strict" not in found.message.split("add this sample: ")[1].splitlines()[0]
 
 
+@BOTH
+def test_what_is_passed_by_position_varies_as_well(tmp_path, dtype):
+    samples = "samples = [{ args = [{ shape = [2, 3] }, false, 2.0] }]"
+    assert outcome_of(tmp_path, "scaled", dtype, samples).outcome == "passed"
+    found = outcome_of(tmp_path, "wrong_flipped", dtype, samples)
+    assert found.reason.startswith("derived: flip = true: backward: ")
+    assert "add this sample: { args = [{ shape = [1, 1] }, true, 2.0] }" in found.message
+
+
 def test_a_change_is_made_to_one_of_the_samples_unless_the_project_is_thorough(tmp_path):
     def looks(derive, *factors):
         samples = (f"{{ {ARGS}, kwargs = {{ factor = {own} }}, vary = ['size'] }}" for own in factors)

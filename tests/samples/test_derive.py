@@ -231,6 +231,19 @@ def test_what_is_optional_is_left_out(sample_of):
     }
 
 
+def test_what_is_passed_by_position_varies_like_a_keyword(sample_of):
+    sample = sample_of("{ args = [{ shape = [2] }, 1.5, false], kwargs = { p = 2 }, vary = ['keyword'] }")
+    call = Keywords({"flag": True, "p": 1}, positional=("x", "scale", "flag", "p"))
+    found = {one.what: (one.sample.args[1:], one.sample.kwargs) for one in derived(sample, call)}
+    assert {what: one for what, one in found.items() if "elements" not in what} == {
+        "scale = 4.5": ((4.5, False), {"p": 2}),
+        "flag = true": ((1.5, True), {"p": 2}),
+        "p = 3": ((1.5, False), {"p": 3}),
+        "flag = true, p = 3": ((1.5, True), {"p": 3}),
+        "p = 3, scale = 4.5": ((4.5, False), {"p": 3}),
+    }
+
+
 def test_a_keyword_that_means_an_index_is_one_that_a_tensor_holds(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }, { values = [3, 1], dtype = 'int64' }], vary = ['keyword'] }")
     found = {one.what: one.sample.kwargs for one in derived(sample, Keywords({"padding_idx": None, "p": None}))}

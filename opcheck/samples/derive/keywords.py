@@ -29,16 +29,13 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each keyword with other values: of the sample, of the signature, and those that only others pass.
 
     Then each but the last at once with the next one: code that two keywords reach together is rarely tested. What is
-    passed by position is None where that is the default. Of a module, the keywords of its constructor follow, and
-    evaluation mode.
+    passed by position varies like a keyword. Of a module, the keywords of its constructor follow, and evaluation mode.
     """
     rank, large = rank_of(sample), elements_of_all(sample, scope)
-    for changes in _changes(sample.kwargs, _with_indices(scope.call, sample), scope, rank):
-        yield from _changed(sample, large, _words(changes), changes, partial(_called, changes))
-    for index, name in enumerate(scope.call.positional[: len(sample.args)]):
-        if _is_optional(name, sample.args[index], scope.call):
-            args = (*sample.args[:index], NONE, *sample.args[index + 1 :])
-            yield Derived(_words({name: NONE}), replace(sample, args=args))
+    positional = tuple(scope.call.positional[: len(sample.args)])
+    written = {**dict(zip(positional, sample.args, strict=False)), **sample.kwargs}
+    for changes in _changes(written, _with_indices(scope.call, sample), scope, rank):
+        yield from _changed(sample, large, _words(changes), changes, partial(_called, positional, changes))
     construction = sample.module or scope.module
     if construction is not None and scope.constructor is not None:
         for changes in _changes(construction.kwargs, scope.constructor, scope, rank):
@@ -64,8 +61,12 @@ def _changed(
         yield Derived(f"{words}, {large.what}", change(large.sample))
 
 
-def _called(changes: Mapping[str, Any], sample: Sample) -> Sample:
-    return replace(sample, kwargs={**sample.kwargs, **changes})
+def _called(positional: Sequence[str], changes: Mapping[str, Any], sample: Sample) -> Sample:
+    """Return a sample with arguments changed, each where it is passed. positional: the names of its `args`."""
+    named = zip(positional, sample.args, strict=False)
+    args = (*(changes.get(name, own) for name, own in named), *sample.args[len(positional) :])
+    kwargs = {name: value for name, value in changes.items() if name not in positional}
+    return replace(sample, args=args, kwargs={**sample.kwargs, **kwargs})
 
 
 def _constructed(construction: Construction, changes: Mapping[str, Any], sample: Sample) -> Sample:
