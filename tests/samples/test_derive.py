@@ -8,7 +8,7 @@ import pytest
 
 from opcheck.planning import load
 from opcheck.samples.derive import (
-    FEW_ELEMENTS,
+    ELEMENTS,
     FEW_NUMBERS,
     LARGEST,
     SIZES,
@@ -121,6 +121,19 @@ def test_sizes_of_explicit_values_count_among_those_that_are_equal(sample_of):
     found = varied(sample)
     assert keeps_ties(sample, found["size 3 -> 1031"].sample)
     assert not keeps_ties(sample, found["size 2 -> 1031"].sample)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ args = [{ shape = [2] }] }",
+        "{ args = [{ shape = [2, 3] }, { shape = [3] }], kwargs = { p = 0.5, dim = 1, flag = true } }",
+        "{ args = [{ shape = [2, 3, 4] }, 2], kwargs = { how = 'sum' } }",
+        "{ args = [{ shape = [5] }, { values = [0, 3], dtype = 'int64' }] }",
+    ],
+)
+def test_what_is_tried_as_a_standard_is_tried_if_thorough(sample_of, text):
+    assert varied(sample_of(text)).keys() <= varied(sample_of(text), thorough=True).keys()
 
 
 def test_a_size_that_is_there_is_not_tried_again(sample_of):
@@ -281,7 +294,7 @@ def test_numbers_vary_where_nothing_is_said_of_them(sample_of):
     together = found["elements 0, 12"]
     assert together.sample.toml() == "{ args = [{ shape = [2], contains = [0.0, 12.0] }, { shape = [3], low = 0.0 }] }"
     alone = [one.what for one in together.apart()]
-    assert alone == [f"an element of tensor 0 = {number:g}" for number in FEW_ELEMENTS]
+    assert alone == [f"an element of tensor 0 = {number:g}" for number in ELEMENTS]
     assert [one.what for one in together.smaller()] == alone
     (smaller,) = found["tensor 0 = 1000"].smaller()
     assert smaller.sample.toml() == "{ args = [{ shape = [2], mean = 30.0, std = 0.0 }, { shape = [3], low = 0.0 }] }"

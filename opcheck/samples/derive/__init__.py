@@ -16,7 +16,7 @@ from opcheck.samples.derive.keywords import by_keyword
 from opcheck.samples.derive.layouts import by_layout
 from opcheck.samples.derive.shrink import smallest
 from opcheck.samples.derive.sizes import TOGETHER, by_broadcast, by_emptiness, by_rank, by_size, keeps_ties
-from opcheck.samples.derive.values import by_dtype, by_integer, by_mask, by_value
+from opcheck.samples.derive.values import ELEMENTS, by_dtype, by_integer, by_mask, by_value
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
@@ -25,7 +25,7 @@ __all__ = [
     "LARGEST", "SIZES", "Change", "Derived", "Keywords", "derived", "in_turn", "keeps_ties", "room_of", "smallest"
 ]  # fmt: skip
 
-SIZES = (1, 2, 16, 17, 33, 64, 128, 257, 520, 1031)
+SIZES = (1, 2, 16, 17, 33, 64, 128, 256, 257, 520, 1031)
 """On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""
 FEWER = (1, 17, 1031)
 """Those that are tried as a standard."""
@@ -33,8 +33,6 @@ NUMBERS = (0.0, 1.0, -1.0, 12.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
 """What tensors are filled with: exact numbers, which are all ties, large, tiny and subnormal ones."""
 FEW_NUMBERS = (0.0, 1e3)
 """Those that are tried as a standard."""
-FEW_ELEMENTS = (0.0, 12.0)
-"""What one element is then: of larger ones, most functions that grow fast make numbers that tell nothing."""
 LARGEST = 1 << 14
 """The most elements of all tensors of a derived sample, if it is not the written one that is larger."""
 PAIRS = 200
@@ -75,7 +73,7 @@ def derived(
     """
     if not all(recipe.layout == "strided" for recipe in sample.tensors):
         return
-    sizes, numbers, elements = (SIZES, NUMBERS, NUMBERS) if thorough else (FEWER, FEW_NUMBERS, FEW_ELEMENTS)
+    sizes, numbers, elements = (SIZES, NUMBERS, NUMBERS) if thorough else (FEWER, FEW_NUMBERS, ELEMENTS)
     scope = Scope(sizes, numbers, elements, call, module, constructor, thorough, real)
     varied = (way for way in sample.vary if way in BY_WAY and (thorough or way in ways))
     ones = {way: list(BY_WAY[way](sample, scope)) for way in varied}

@@ -119,7 +119,7 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     if equal:
         yield from _changed(sample, equal, scope)
     row = max(sample.tensors, key=lambda recipe: recipe.numel).sizes[-1:] if own else ()
-    if rank > 1 and row and row[0] in own and not scope.is_thorough:
+    if rank > 1 and row and row[0] in own and ROW not in scope.sizes:
         yield from _alone(sample, [(row[0], ROW)], scope)
 
 

@@ -14,6 +14,8 @@ from opcheck.spec.recipe import Tensor
 STATED = {"values", "low", "high", "mean", "std", "exclude", "contains", "structure", "through"}
 """What a recipe says of its numbers."""
 
+ELEMENTS = (0.0, 12.0)
+"""What elements are: of larger ones, most functions that grow fast make numbers that tell nothing."""
 REPEATED = 33
 """The least length to which whole numbers are repeated."""
 SMALLER = {1e3: 30.0}
@@ -31,34 +33,35 @@ def is_free(recipe: Tensor) -> bool:
 def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield each tensor filled with one number, then tensors with elements that are such numbers.
 
-    As a standard, all tensors have all of these elements at once, in different places: where two factors are 0, so are
-    both gradients. One is alone where that is refused, or tells nothing.
+    All tensors have such elements at once, in different places: where two factors are 0, so are both gradients. As a
+    standard, one is alone only where that is refused, or tells nothing.
     """
-    free, wide = _free(sample), _wide(sample, scope)
+    free = _free(sample)
     for number, recipe in free:
         yield from (_full(sample, number, recipe, value) for value in scope.numbers)
     together = elements_of_all(sample, scope)
     if together is not None:
         yield together
+    wide = [] if scope.is_thorough else _wide(sample)
     yield from _with_elements(sample, [one for one in free if one not in wide], scope)
 
 
 def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
     """Return a sample with special elements in all tensors that have room for them, in different places.
 
-    None if there is no such tensor, or if the project is thorough: then each element is tried alone.
+    None if there is no such tensor.
     """
-    wide, elements = _wide(sample, scope), tuple(scope.elements)
+    wide = _wide(sample)
     if not wide:
         return None
-    turns = {id(recipe): number % len(elements) for number, recipe in wide}
+    turns = {id(recipe): number % len(ELEMENTS) for number, recipe in wide}
 
     def contained(recipe: Tensor) -> Tensor:
         turn = turns.get(id(recipe))
-        return recipe if turn is None else updated(recipe, contains=elements[turn:] + elements[:turn])
+        return recipe if turn is None else updated(recipe, contains=ELEMENTS[turn:] + ELEMENTS[:turn])
 
-    alone = partial(_with_elements, sample, wide, scope)
-    return Derived(f"elements {', '.join(f'{one:g}' for one in elements)}", changed(sample, contained), alone, alone)
+    alone = partial(_with_elements, sample, [] if scope.is_thorough else wide, scope)  # else they are tried anyway
+    return Derived(f"elements {', '.join(f'{one:g}' for one in ELEMENTS)}", changed(sample, contained), alone, alone)
 
 
 def _free(sample: Sample) -> list[tuple[int, Tensor]]:
@@ -66,9 +69,9 @@ def _free(sample: Sample) -> list[tuple[int, Tensor]]:
     return [(number, recipe) for number, recipe in enumerate(sample.tensors) if is_free(recipe) and recipe.numel]
 
 
-def _wide(sample: Sample, scope: Scope) -> list[tuple[int, Tensor]]:
-    """Return those of them that have room for all special elements at once; none if the project is thorough."""
-    return [] if scope.is_thorough else [one for one in _free(sample) if one[1].numel >= len(scope.elements)]
+def _wide(sample: Sample) -> list[tuple[int, Tensor]]:
+    """Return those of them that have room for all special elements at once."""
+    return [one for one in _free(sample) if one[1].numel >= len(ELEMENTS)]
 
 
 def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Scope) -> Iterator[Derived]:
