@@ -29,6 +29,7 @@ from opcheck.derivatives.differences import looped
 from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.objection import derivative_named
 from opcheck.derivatives.point import Point
+from opcheck.planning.expectations import expectations_about, holding_in, is_about
 from opcheck.samples.derive import Change, Derived, Keywords, derived, in_turn, keeps_ties, room_of
 from opcheck.samples.realize import parameter_elements
 from opcheck.samples.results import with_gradient
@@ -82,7 +83,8 @@ def attempts(
     What is refused is followed by what changes one by one, what is too large, or has outputs that are, by what is
     smaller. What is written is left out: it is looked at anyway. As a standard, a change is the turn of one of the
     written samples that it can be made to; where that tells nothing, it is made to the next one. A keyword varies at
-    all of them: which code it leads to depends on the other arguments.
+    all of them: which code it leads to depends on the other arguments. So does all else at samples that are known to
+    fail: what they tell, or do not, is no answer for others.
     """
     key = "changes", thorough, frozenset(ways), tuple(one.name for one in context.samples)
     changes: dict[str, list[Sequence[Change]]] = context.memo.once(key, lambda: _changes(context, thorough, ways))
@@ -117,13 +119,23 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> dict[st
         ones = derived(sample, call, thorough, ways, module, own, real)
         return [(sample, one) for one in ones if (one.sample.args, one.sample.kwargs, one.sample.module) not in known]
 
-    everywhere = [way for way in ways if thorough or way == "keyword"]
-    others = [changes_of(sample, [way for way in ways if way not in everywhere]) for sample in context.samples]
-    turns = in_turn(others, start=int(context.dtype.is_complex))  # where the dtype is real, other samples vary
+    alone = [_alone(context, sample, ways, thorough) for sample in context.samples]
+    each = [*zip(context.samples, alone, strict=True)]
+    shared = [changes_of(sample, [way for way in ways if way not in own]) for sample, own in each]
+    turns = in_turn(shared, start=int(context.dtype.is_complex))  # where the dtype is real, other samples vary
     return {
-        sample.name: [*own, *([change] for change in changes_of(sample, everywhere))]
-        for sample, own in zip(context.samples, turns, strict=True)
+        sample.name: [*turn, *([change] for change in changes_of(sample, own))]
+        for turn, (sample, own) in zip(turns, each, strict=True)
     }
+
+
+def _alone(context: Context, sample: Sample, ways: Collection[Way], thorough: bool) -> Collection[Way]:
+    """Return the ways in which a sample varies whatever the others do."""
+    known = [expect for check in ("derived", *FIRST) for expect in expectations_about(context.case, check)]
+    held = holding_in(known, {"engine": context.settings.engine, "derive": context.derive})
+    if thorough or any(is_about(expect, sample.name) for expect in held):
+        return ways
+    return [way for way in ways if way == "keyword"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,6 +44,12 @@ def matching(expects: Iterable[Expect], check: str, variant: str, device: str, d
     )
 
 
+def expectations_about(case: Case, check: str) -> tuple[Expect, ...]:
+    """Return the expectations about another check of a case."""
+    every = expectations_of(case.operator, case.device)
+    return matching(every, check, case.variant.kind, case.device.name, case.dtype)
+
+
 def holding_in(expects: Sequence[Expect], conditions: Mapping[str, str]) -> tuple[Expect, ...]:
     """Return the expectations that hold in a run.
 

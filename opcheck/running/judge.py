@@ -9,7 +9,7 @@ from typing import Any
 
 from opcheck.checks.verdict import Verdict, cannot
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import expectations_of, fits, holding_in, is_about, matching
+from opcheck.planning.expectations import expectations_about, fits, holding_in, is_about
 from opcheck.running.outcome import Outcome
 from opcheck.spec.claims import Expect
 from opcheck.spec.device_profile import DeviceExpect
@@ -70,8 +70,7 @@ def _expecting(case: Case, verdict: Verdict, conditions: Mapping[str, str]) -> E
     """Return the expectation that covers a failure. Whoever expects the cause of a failure expects what follows."""
     expects = case.expectations
     if verdict.blocked:
-        every = holding_in(expectations_of(case.operator, case.device), conditions)
-        expects += matching(every, verdict.blocked, case.variant.kind, case.device.name, case.dtype)
+        expects += holding_in(expectations_about(case, verdict.blocked), conditions)
     return next((expect for expect in expects if verdict.is_expected_by(expect)), None)
 
 

@@ -207,6 +207,16 @@ def test_what_one_sample_refuses_is_the_turn_of_the_next(tmp_path, strict, dtype
 
 
 @BOTH
+@pytest.mark.parametrize("known", ["first", "second"])
+def test_a_sample_that_is_known_to_fail_has_no_turn(tmp_path, known, dtype):
+    samples = ", ".join(f"{{ name = '{name}', {ARGS}, vary = ['size'] }}" for name in ("first", "second"))
+    expect = f"expect = [{{ when = {{ check = 'derived', sample = '{known}' }}, outcome = 'fail', reason = 'known' }}]"
+    found = outcome_of(tmp_path, "wrong_for_a_row", dtype, f"samples = [{samples}]", expect)
+    assert found.outcome == "failed"
+    assert f"sample {'second' if known == 'first' else 'first'} (" in found.message
+
+
+@BOTH
 def test_what_is_passed_by_position_varies_as_well(tmp_path, dtype):
     samples = "samples = [{ args = [{ shape = [2, 3] }, false, 2.0] }]"
     assert outcome_of(tmp_path, "scaled", dtype, samples).outcome == "passed"

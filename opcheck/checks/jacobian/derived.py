@@ -16,7 +16,7 @@ from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, out_of_reach
-from opcheck.planning.expectations import expectations_of, matching
+from opcheck.planning.expectations import expectations_about
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, smallest
@@ -151,10 +151,13 @@ def _respect_of(context: Context, written: Sample, other: Sample) -> frozenset[o
 
 
 def _keywords(sample: Sample, context: Context) -> dict[str, Value]:
-    """Return the keyword arguments of a call, and those of the constructor of a module as `module.<name>`."""
+    """Return the keyword arguments of a call, numbers and flags that are passed by position, by their places, and the
+    keywords of the constructor of a module as `module.<name>`.
+    """
     module = sample.module or context.case.operator.spec.module
     constructor = {} if module is None else module.kwargs
-    return sample.kwargs | {f"module.{name}": value for name, value in constructor.items()}
+    plain = {str(place): one for place, one in enumerate(sample.args) if isinstance(one, (bool, int, float, str))}
+    return plain | sample.kwargs | {f"module.{name}": value for name, value in constructor.items()}
 
 
 def _besides(context: Context, written: Sample, one: Derived) -> Verdict | None:
@@ -180,8 +183,7 @@ def _is_claimed(context: Context, name: str) -> bool:
     case, kind = context.case, check_kinds()[name]
     if not (kind.runs_on(case.device) and kind.claimed(case.operator, case.claims.supports)):
         return False
-    known = expectations_of(case.operator, case.device)
-    return not matching(known, name, case.variant.kind, case.device.name, case.dtype)
+    return not expectations_about(case, name)
 
 
 check = PerSample(judge)
