@@ -115,8 +115,7 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> dict[st
 
     def changes_of(sample: Sample, ways: Collection[Way]) -> list[Change]:
         is_first = sample.name == context.case.samples[0].name  # one of them tells what a constructor does
-        own = constructor if is_first else None
-        ones = derived(sample, call, thorough, ways, module, own, real)
+        ones = derived(sample, call, thorough, ways, module, constructor if is_first else None, real)
         return [(sample, one) for one in ones if (one.sample.args, one.sample.kwargs, one.sample.module) not in known]
 
     alone = [_alone(context, sample, ways, thorough) for sample in context.samples]
@@ -132,8 +131,7 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> dict[st
 def _alone(context: Context, sample: Sample, ways: Collection[Way], thorough: bool) -> Collection[Way]:
     """Return the ways in which a sample varies whatever the others do."""
     known = [expect for check in ("derived", *FIRST) for expect in expectations_about(context.case, check)]
-    held = holding_in(known, {"engine": context.settings.engine, "derive": context.derive})
-    if thorough or any(is_about(expect, sample.name) for expect in held):
+    if thorough or any(is_about(expect, sample.name) for expect in holding_in(known, context.conditions)):
         return ways
     return [way for way in ways if way == "keyword"]
 

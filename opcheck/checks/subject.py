@@ -181,9 +181,14 @@ class Context:
         return Coverage(own or self.settings.jacobian, memory=memory)
 
     @property
+    def conditions(self) -> dict[str, str]:
+        """What expectations may depend on beside the case."""
+        return self.settings.conditions("torch" if self.by_torch else "batched", self.overrides.get("derive"))
+
+    @property
     def derive(self) -> str:
         """How many samples are derived from each written one."""
-        return self.settings.conditions(derive=self.overrides.get("derive"))["derive"]
+        return self.conditions["derive"]
 
     @property
     def is_thorough(self) -> bool:

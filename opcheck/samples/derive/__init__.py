@@ -71,7 +71,7 @@ def derived(
     constructor: the keywords that its constructor may have, if these are to be varied, too.
     real: the real dtype that tensors may have, if that of the case is complex.
     """
-    if not all(recipe.layout == "strided" for recipe in sample.tensors):
+    if not ways or not all(recipe.layout == "strided" for recipe in sample.tensors):
         return
     sizes, numbers, elements = (SIZES, NUMBERS, NUMBERS) if thorough else (FEWER, FEW_NUMBERS, ELEMENTS)
     scope = Scope(sizes, numbers, elements, call, module, constructor, thorough, real)
