@@ -55,6 +55,12 @@ def class_of(value: Any) -> str:
     return well_formed(type.__dict__["__name__"].__get__(type(value)))
 
 
+def one_line(error: BaseException) -> str:
+    """Return an exception as one line, even if its text is long or cannot be had."""
+    text = " ".join(message_of(error).split())
+    return shortened(f"{class_of(error)}: {text}" if text else class_of(error), 500)
+
+
 def _escape(sign: str) -> str:
     # Python counts no space but the usual one as printable. The others of this category do no harm.
     return sign if category(sign) == "Zs" else sign.encode("unicode_escape").decode()

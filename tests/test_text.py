@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.text import class_of, message_of, printable, separated, shortened, well_formed
+from opcheck.text import class_of, message_of, one_line, printable, separated, shortened, well_formed
 
 DISGUISED = {
     "colours": ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
@@ -109,3 +109,22 @@ def test_a_class_without_a_name_has_one():
 
 def test_names_are_separated_by_commas_and_told_once():
     assert separated(["a, b", "b,,c ", ""]) == ("a", "b", "c")
+
+
+def test_an_exception_is_one_line():
+    assert one_line(ValueError("a\n  b\tc")) == "ValueError: a b c"
+
+
+def test_an_exception_without_a_message_is_one_line_all_the_same():
+    assert one_line(Mute()) == "Mute: (the message is unavailable: __str__ raised Mute)"
+
+
+def test_half_a_pair_of_surrogates_is_shown_as_its_escape():
+    assert one_line(RuntimeError("\udc80")) == r"RuntimeError: \udc80"
+
+
+def test_a_long_message_is_cut_with_a_word_on_how_much():
+    line = one_line(RuntimeError("x" * 10_000_000))
+    assert len(line) <= 500
+    assert line.startswith("RuntimeError: xxx")
+    assert line.endswith("xxx ... (9999564 characters left out)")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import Blocked, one_line
+from opcheck.checks.verdict import Blocked
 from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import jvp, pushed, vjp
 from opcheck.derivatives.coordinates import tensors_of, vector
@@ -19,6 +19,7 @@ from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
 from opcheck.samples.layouts import own
 from opcheck.samples.results import differentiable, leaves_of, plain
+from opcheck.text import one_line
 
 Tensors = tuple[Tensor, ...]
 

@@ -20,7 +20,6 @@ from opcheck.checks.arguments import defaults_of, names_of
 from opcheck.checks.choices import choices_of
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import Truth, by_reference, on_cpu
-from opcheck.checks.verdict import one_line
 from opcheck.derivatives import Disagreement, Request, TooLarge, tried
 from opcheck.derivatives.autodiff import Primal, vjp
 from opcheck.derivatives.comparison import Comparison
@@ -38,6 +37,7 @@ from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 from opcheck.spec.render import render
 from opcheck.spec.values import NoneValue
+from opcheck.text import one_line
 
 Answer = Literal[
     "hold", "refused", "untried", "too large", "slow", "untold", "refused in backward",

@@ -19,7 +19,6 @@ from opcheck.checks.verdict import (
     fails,
     first_failure,
     inapplicable,
-    one_line,
     out_of_reach,
     refused,
     untested,
@@ -32,7 +31,7 @@ from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.samples.surrogate import Unlike
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.library import Sample
-from opcheck.text import class_of
+from opcheck.text import class_of, one_line
 
 Answer = Verdict | bool | Iterator[Verdict] | None
 """What a check says about a sample. Of several verdicts the first failure counts. None: its claim does not apply."""

@@ -17,7 +17,7 @@ from opcheck.checks.calls import Result, ordinary, result
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, untested
+from opcheck.checks.verdict import HOLDS, NOTHING, Verdict, blocked, fails, untested
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
@@ -52,11 +52,13 @@ def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerS
     """
 
     def judge(subject: Subject) -> Verdict:
+        whole = NOTHING
         for row in rows(subject, ordinary(subject)):
             verdict = row if isinstance(row, Verdict) else compared(subject, row)
             if not verdict.passed or verdict.untested:
                 return verdict
-        return HOLDS
+            whole = HOLDS
+        return whole
 
     return PerSample(judge)
 
@@ -77,13 +79,14 @@ def both(where: str, got: Result, expected: Result, code: str = "") -> tuple[Row
 
 def at_once(
     subject: Subject, together: Callable[[], Iterable[Row]], each: Callable[[], Iterable[Row]]
-) -> Iterator[Row]:
-    """Yield nothing if several variations hold together, as usual; else each of them, and then all together.
+) -> Iterator[Row | Verdict]:
+    """Yield one verdict if several variations hold together, as usual; else each of them, and then all together.
 
     Raises what they raise.
     """
     rows = tried(lambda: list(together()))
     if not isinstance(rows, Exception) and not any(off_by(subject, row.got, row.expected) for row in rows):
+        yield HOLDS
         return
     yield from each()
     if isinstance(rows, Exception):

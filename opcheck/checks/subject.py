@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.arguments import argument_label, names_of
-from opcheck.checks.verdict import one_line
 from opcheck.checks.wide_tolerances import wider_numbers, wider_values
 from opcheck.derivatives import Coverage, Numbers, Request, TooLarge, default_numbers
 from opcheck.derivatives.disagreement import output_label
@@ -33,6 +32,7 @@ from opcheck.samples.results import Untestable, differentiable, flatten, with_gr
 from opcheck.settings import Settings
 from opcheck.spec.claims import Jacobian, Supports, Tolerance
 from opcheck.spec.library import Sample
+from opcheck.text import one_line
 
 Path = tuple[int | str, ...]
 """Where an argument stands, as in ("args", 0) or ("kwargs", "weight")."""
@@ -265,6 +265,10 @@ class Context:
         )  # fmt: skip
 
 
+NUMBERS_OF = ("abs", "real", "gauge_invariant", "finite")
+"""The maps of outputs that make other numbers of them, in memory of their own."""
+
+
 @dataclass(frozen=True)
 class OutputInfo:
     """What is known about the outputs under test without keeping them."""
@@ -309,6 +313,18 @@ class Subject:
     def at(self, inputs: Inputs) -> Subject:
         """Return the operator at other inputs by the same recipes."""
         return self.context.at(self.sample, inputs)
+
+    @property
+    def bare(self) -> Subject:
+        """The same with what the operator returns in place of numbers that a map of outputs makes of it.
+
+        What happens to the memory of an output is seen on the output itself.
+        """
+        outputs = self.function.outputs
+        if outputs.apply not in NUMBERS_OF:
+            return self
+        own = outputs.model_copy(update={"apply": None})
+        return replace(self, function=replace(self.function, outputs=own), memo=Memo())
 
     def elsewhere(self) -> Subject:
         """Return the operator at another point of the same sample: other numbers by the same recipes."""

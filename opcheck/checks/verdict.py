@@ -10,7 +10,6 @@ from opcheck.planning.expectations import Kind, fits, is_about
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Expect
 from opcheck.spec.library import Sample
-from opcheck.text import class_of, message_of, shortened
 
 
 @dataclass(frozen=True)
@@ -126,13 +125,17 @@ def blocked(check: str, title: str, detail: str = "") -> Verdict:
 
 
 def first_failure(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the first verdict that is no pass, or one that holds, with all notes. Those after it are not asked for."""
-    notes = list[str]()
+    """Return the first verdict that is no pass, or one that holds, with all notes. Those after it are not asked for.
+
+    Where nothing was compared, the first verdict, which says why.
+    """
+    notes, first, is_tested = list[str](), None, False
     for verdict in verdicts:
         if not verdict.passed:
             return verdict
+        first, is_tested = first or verdict, is_tested or not verdict.untested
         notes += verdict.fields.get("notes", ())
-    return noted(notes)
+    return noted(notes) if is_tested else first or NOTHING
 
 
 def noted(notes: Sequence[str]) -> Verdict:
@@ -143,6 +146,9 @@ def noted(notes: Sequence[str]) -> Verdict:
 def untested(why: str) -> Verdict:
     """Return the verdict that there was nothing to compare."""
     return Verdict(True, why, untested=True)
+
+
+NOTHING = untested("the check compares nothing")
 
 
 def inapplicable(why: str) -> Verdict:
@@ -161,9 +167,3 @@ class Blocked(Exception):
     def __init__(self, check: str, why: str) -> None:
         super().__init__(why)
         self.check = check
-
-
-def one_line(error: BaseException) -> str:
-    """Return an exception as one line, even if its text is long or cannot be had."""
-    text = " ".join(message_of(error).split())
-    return shortened(f"{class_of(error)}: {text}" if text else class_of(error), 500)

@@ -105,7 +105,8 @@ def _parameters(name: str, question: Question, request: Request) -> dict[str, An
         "rtol": numbers.rtol,
         "masked": request.masked,
         "fast_mode": request.fast_mode,
-        "raise_exception": request.raise_exception,
+        # Which claim it is that does not hold, only the message of an exception tells.
+        "raise_exception": request.raise_exception or bool(question.claim),
         **ALL_OFF,
         **question.parameters,
     }

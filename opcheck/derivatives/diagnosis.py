@@ -20,6 +20,7 @@ from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Entry, Finding, Names, Pair
 from opcheck.derivatives.mistakes import FAMILIES, Block, blocks_of, moduli
 from opcheck.derivatives.point import Point
+from opcheck.derivatives.request import tried
 from opcheck.derivatives.tolerances import Numbers
 
 LISTED = 8  # places; the rest is counted
@@ -60,11 +61,11 @@ class Seen:
     @classmethod
     def of(cls, point: Point, mode: Mode) -> Seen:
         """Look at a function and at its derivative, by ordinary calls. What raises is not seen."""
-        try:
-            finite = bool(point.value.isfinite().all())
-            return cls(mode, _random(point, mode), *_graph(point, mode), finite)
-        except Exception:
-            return cls(mode)
+        seen = tried(
+            lambda: cls(mode, _random(point, mode), *_graph(point, mode), bool(point.value.isfinite().all())),
+            in_any_memory=True,
+        )
+        return cls(mode) if isinstance(seen, Exception) else seen
 
 
 def _random(point: Point, mode: Mode) -> str:

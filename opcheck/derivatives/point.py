@@ -7,7 +7,6 @@ cannot be batched or the result of the batch is in doubt. The derivative of a fu
 
 from __future__ import annotations
 
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +23,7 @@ from opcheck.derivatives.cotangents import probe, steps, vectors_like
 from opcheck.derivatives.differences import Differences, batched, differences, looped, stencil_points
 from opcheck.derivatives.directions import Colors, Directions, Random
 from opcheck.derivatives.independence import independent_axes
-from opcheck.derivatives.request import AUTO, Coverage, Extent, Request
+from opcheck.derivatives.request import AUTO, Coverage, Extent, Request, tried
 from opcheck.strides import with_gaps
 
 LARGE = 4096
@@ -260,11 +259,14 @@ class Point:
         if not all(self.size):  # an empty Jacobian needs no batch
             return None
         points = self.coordinates + steps(along, step)
-        try:
-            with torch.no_grad():
-                values = batched(self.surrogate.rows, points, self.leaves, self.coverage.chunk(self.size))
-                slopes = differences(values, step)
-        except Exception:  # it cannot be batched
+
+        @torch.no_grad()
+        def in_a_batch() -> Differences:
+            values = batched(self.surrogate.rows, points, self.leaves, self.coverage.chunk(self.size))
+            return differences(values, step)
+
+        slopes = tried(in_a_batch, in_any_memory=True)
+        if isinstance(slopes, Exception):
             return None
         return slopes if same(slopes.base, self.base, 1e-6, 1e-6) else None
 
@@ -290,8 +292,8 @@ class Point:
             mix = directions.mix(mode)
             ordinary = self.product(mode, None if self.extent == "full" else mix @ along)
             if not looped and all(self.size) and len(along) > FEW:
-                with suppress(Exception):  # it cannot be batched
-                    rows = self.vmapped(mode, along)
+                rows = tried(lambda: self.vmapped(mode, along), in_any_memory=True)
+                if isinstance(rows, Tensor):
                     known = Analytical(rows, mix @ rows, ordinary, batched=True)
             if known is None or not known.holds(1e4 * self.unit):
                 rows = self.products(mode, along)

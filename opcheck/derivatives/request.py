@@ -47,17 +47,17 @@ NO_REFUSAL = (TooLarge, MemoryError, torch.OutOfMemoryError)
 T = TypeVar("T")
 
 
-def tried(call: Callable[[], T]) -> T | Exception:
+def tried(call: Callable[[], T], *, in_any_memory: bool = False) -> T | Exception:
     """Return what a call returns, or the exception by which the function refuses it.
+
+    in_any_memory: whether a lack of memory is returned, too, as where the same can be had in less.
 
     Raises NO_REFUSAL, and mistakes of opcheck itself.
     """
     try:
         return call()
-    except NO_REFUSAL:
-        raise
     except Exception as error:
-        if is_own(error):
+        if is_own(error) or (isinstance(error, NO_REFUSAL) and not in_any_memory):
             raise
         return error
 

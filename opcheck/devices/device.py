@@ -20,6 +20,7 @@ import torch
 
 from opcheck.devices.presence import Availability
 from opcheck.spec.device_profile import DeviceProfile
+from opcheck.text import class_of, message_of, one_line
 
 PRESENT = Availability(True)
 
@@ -124,8 +125,8 @@ def function(path: str) -> Callable[..., Any]:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its type if it has none."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    lines = message_of(error).strip().splitlines()
+    return lines[0] if lines else class_of(error)
 
 
 def availability(profile: DeviceProfile) -> Availability:
@@ -134,13 +135,13 @@ def availability(profile: DeviceProfile) -> Availability:
         try:
             importlib.import_module(profile.module)
         except (Exception, SystemExit) as error:
-            return Availability(False, f"importing {profile.module} failed: {type(error).__name__}: {error}")
+            return Availability(False, f"importing {profile.module} failed: {one_line(error)}")
     for key in ("seed", "synchronize"):
         path = getattr(profile, key)
         try:
             _ = path is None or function(path)
         except (Exception, SystemExit) as error:
-            return Availability(False, f'{key} = "{path}" is not there: {type(error).__name__}: {first_line(error)}')
+            return Availability(False, f'{key} = "{path}" is not there: {one_line(error)}')
     try:
         device = torch.device(profile.device_string)
     except (RuntimeError, ValueError) as error:

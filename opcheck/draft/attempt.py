@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from opcheck.checks.calls import copies
-from opcheck.checks.verdict import one_line
 from opcheck.derivatives.autodiff import pushed, vjp
 from opcheck.draft.refusal import is_refusal, needs_gpu
 from opcheck.samples.function import TestedFunction
@@ -26,6 +25,7 @@ from opcheck.samples.results import Untestable, with_gradient
 from opcheck.spec.document import Document
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import SampleSpec
+from opcheck.text import one_line
 
 T = TypeVar("T")
 

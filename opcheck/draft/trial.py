@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from opcheck.checks.verdict import one_line
 from opcheck.draft.draft import Draft
 from opcheck.draft.refusal import has_interpreter
 from opcheck.draft.search import Search
@@ -21,6 +20,7 @@ from opcheck.running.process_state import import_what_is_late
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.spec.device_profile import DeviceProfile
+from opcheck.text import one_line
 
 NO_BFLOAT16 = "Triton's interpreter computes with its bits as integers"
 """Why a draft that is made in the interpreter leaves bfloat16 out."""

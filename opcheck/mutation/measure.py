@@ -13,7 +13,7 @@ from opcheck.checks.subject import Context
 from opcheck.mutation.call import Call, Signature
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import is_about, samples_to_run
+from opcheck.planning.expectations import holding_in, is_about, samples_to_run
 from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
 from opcheck.running.session import RunSession
@@ -130,7 +130,8 @@ class Target:
     def written(self) -> Tried:
         """Yield the written samples that are judged."""
         for context, sample in self.own:
-            if not any(is_about(expect, sample.name) for expect in context.case.expectations):
+            known = holding_in(context.case.expectations, context.conditions)
+            if not any(is_about(expect, sample.name) for expect in known):
                 yield sample, attempt(context, sample, sample)
 
     def derived(self, wanted: Collection[Condition], *, thorough: bool) -> Tried:

@@ -89,11 +89,9 @@ def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operat
         extra = tuple(name for name in claims.forward if name not in STANDARD)
         return tuple(name for name in (*STANDARD, *extra) if name not in absent)
     if kind.dtypes == "derivative":
-        best = _best(claims.backward)
-        if best and (kind.needs or kind.of_disclaimers):
-            # In half precision finite differences say nothing: low_precision_grad decides alone.
-            return tuple(name for name in best if name not in HALF)
-        return best or (() if "backward" in kind.needs else _best(claims.forward))
+        best = _best(claims.backward) or (() if "backward" in kind.needs else _best(claims.forward))
+        # In half precision finite differences say nothing: low_precision_grad decides alone.
+        return tuple(name for name in best if name not in HALF)
     values = _best(claims.forward) + tuple(name for name in ("int64",) if name in claims.forward)
     values = values or claims.forward[:1]
     return values[:1] if kind.dtypes == "one" else values

@@ -315,7 +315,8 @@ class Plugin:
         from opcheck.running.outcome import Outcome, rerun_of, with_rerun
 
         outcome = dataclasses.replace(Outcome.of(case, kind, reason, text), seconds=seconds)
-        return with_rerun(outcome, rerun_of(case, self.settings))
+        option = self.config.option
+        return with_rerun(outcome, rerun_of(case, self.settings, option.opcheck_engine, option.opcheck_derive))
 
 
 PLUGIN = pytest.StashKey[Plugin]()

@@ -14,7 +14,6 @@ import torch
 
 from opcheck.checks.calls import has_tangents
 from opcheck.checks.subject import Context, Subject
-from opcheck.checks.verdict import one_line
 from opcheck.derivatives import NO_REFUSAL, tried
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import samples_to_run
@@ -24,6 +23,7 @@ from opcheck.samples.results import Untestable
 from opcheck.spec.dtypes import grouped, is_differentiable
 from opcheck.spec.library import Sample
 from opcheck.spec.render import render
+from opcheck.text import one_line
 
 Answer = Literal["works", "has no graph", "refuses", "unknown"]
 

@@ -111,14 +111,17 @@ class Outcome:
         return replace(self, file=sample.document.file, line=place.line, column=place.column, toml=sample.toml())
 
 
-def rerun_of(case: Case, settings: Settings, engine: str = "", derive: str = "") -> str:
-    """Return the command that runs a case of a project alone, without what its settings say anyway."""
+def rerun_of(case: Case, settings: Settings, engine: str | None = None, derive: str | None = None) -> str:
+    """Return the command that runs a case of a project alone, without what its settings say anyway.
+
+    engine, derive: those of the run; None: those of the settings.
+    """
     file = case.operator.document.file
     place = f"./{file}" if file.startswith("-") else file
     options = [
-        f"--engine {engine}" if engine else "",
+        f"--engine {engine}" if engine not in (None, settings.engine) else "",
         f"--seed {case.base_seed}" if case.base_seed or settings.seed else "",  # 0 goes without saying by default
-        f"--derive {derive}" if derive else "",
+        f"--derive {derive}" if derive and (derive == "thorough" or case.kind.least != "none") else "",
         settings.option_for(case.device),
     ]
     return " ".join(["opcheck run", *filter(None, options), shlex.quote(f"{place}::{case.id}")])

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from opcheck.checks.verdict import one_line
-from opcheck.text import ending
+from opcheck.text import ending, one_line
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

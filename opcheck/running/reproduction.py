@@ -10,10 +10,10 @@ from pathlib import Path
 
 from opcheck.checks.plain_torch import written
 from opcheck.checks.subject import Context
-from opcheck.checks.verdict import Verdict, one_line
+from opcheck.checks.verdict import Verdict
 from opcheck.running.outcome import Outcome
 from opcheck.samples.source import Unwritable
-from opcheck.text import class_of, ending, message_of
+from opcheck.text import class_of, ending, message_of, one_line
 
 PATIENCE = 60.0
 """The most seconds that a script may take."""

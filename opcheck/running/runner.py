@@ -17,7 +17,7 @@ import torch
 
 from opcheck.checks.per_sample import Check, implementation
 from opcheck.checks.subject import Context
-from opcheck.checks.verdict import Verdict, fails, one_line
+from opcheck.checks.verdict import Verdict, fails
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import holding_in, reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import said_once
@@ -27,6 +27,7 @@ from opcheck.running.process_state import State, applied, open_contexts, transfo
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
 from opcheck.samples.resolve import Unresolved
+from opcheck.text import one_line
 
 
 def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
@@ -48,7 +49,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
         outcome = _refused(case, session) or _settled(case, session, _judged(context, session))
         wide = context.wide
     seconds = time.perf_counter() - start
-    if limit and seconds > limit and outcome.outcome == "passed":
+    if limit and seconds > limit and outcome.outcome in ("passed", "xfailed"):
         outcome = _error(
             case, f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
         )

@@ -138,10 +138,7 @@ class RunSession:
 
     def rerun(self, case: Case) -> str:
         """Return the command that runs a case alone."""
-        engine = "" if self.engine == self.settings.engine else self.engine
-        derive = self.overrides.get("derive") or ""
-        matters = derive == "thorough" or case.kind.least != "none"
-        return rerun_of(case, self.settings, engine, derive if matters else "")
+        return rerun_of(case, self.settings, self.engine, self.overrides.get("derive"))
 
     def make_room(self, case: Case) -> None:
         """Free what torch, and the session, keep in the memory of the device of a case. It may be full."""

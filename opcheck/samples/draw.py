@@ -28,6 +28,10 @@ EXACT = 2**53
 
 TRIES = 1000
 
+FULL = 4
+"""How many numbers cannot be distinct, times the distance from 1 to the next one: half of them lie between the largest
+power of 2 and the next, or their negatives, where a dtype has two over that distance."""
+
 
 def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Return a CPU tensor of the given shape and dtype, with values as in the recipe.
@@ -46,6 +50,9 @@ def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
     points, distinct = _points(recipe, low, high, dtype), recipe.structure == "distinct"
     if distinct and not _is_number(dtype):
         return _different(shape, dtype, int(low), int(high), points)
+
+    if distinct and torch.Size(shape).numel() * torch.finfo(dtype).eps > FULL:
+        raise ValueError(f"{torch.Size(shape).numel():,} numbers of {dtype} cannot be distinct: it has too few")
 
     def fresh() -> torch.Tensor:
         return _normal(*recipe.normal, shape, dtype) if recipe.normal else _uniform(shape, dtype, low, high)

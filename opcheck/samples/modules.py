@@ -22,7 +22,7 @@ from opcheck.samples.draw import draw
 from opcheck.spec.operator import Construction, Init
 from opcheck.spec.problems import listing, suggestion
 from opcheck.spec.recipe import Tensor as Recipe
-from opcheck.text import message_of
+from opcheck.text import one_line
 
 VARIED = 0.25
 """How far the elements of a parameter are moved that its constructor has made all equal."""
@@ -122,7 +122,7 @@ def initialize(module: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -
         try:
             module(*args, **kwargs)
         except Exception as error:
-            why = f"{type(error).__name__}: {message_of(error)}"
+            why = one_line(error)
     left = uninitialized(module)
     if left:
         raise ValueError(f"{next(iter(left))} is lazy, and has no shape after a call with the sample: {why}")

@@ -35,6 +35,7 @@ from torch.nn import functional
 from opcheck.spec import allow_list
 from opcheck.spec.allow_list import PARTS, REGISTERED, Kind
 from opcheck.spec.problems import nearest
+from opcheck.text import one_line
 
 _PYTHON_HOMES = (
     "torch.functional", "torch._linalg_utils", "torch._lobpcg", "torch._lowrank", "torch.nn.functional",
@@ -220,7 +221,7 @@ def _exports(module: ModuleType) -> Sequence[str]:
 def _missing(path: str, parent: Any, parts: list[str], index: int, error: Exception) -> Unresolved:
     near = nearest(parts[index], [other for other in dir(parent) if not other.startswith("_")])
     hint = ".".join([*parts[:index], near, *parts[index + 1 :]]) if near else ""
-    reason = "" if isinstance(error, AttributeError) else f" ({type(error).__name__}: {error})"
+    reason = "" if isinstance(error, AttributeError) else f" ({one_line(error)})"
     return Unresolved(f'"{path}": {".".join(parts[:index])} has no attribute "{parts[index]}"{reason}', hint)
 
 
@@ -229,7 +230,7 @@ def import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        raise Unresolved(f'importing "{name}" failed: {type(error).__name__}: {error}') from error
+        raise Unresolved(f'importing "{name}" failed: {one_line(error)}') from error
 
 
 def _import(parts: list[str]) -> tuple[Any, int]:

@@ -7,6 +7,7 @@ import torch
 from operators import right
 
 import opcheck
+from opcheck.checks.verdict import untested
 from opcheck.planning import Selection, check_kinds, load, plan
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
@@ -69,6 +70,19 @@ class TestAnswers:
         opcheck.register_check(name="own", claim="all is well")(lambda subject: answer)
         found = own_of(right.square)
         assert (found.outcome, found.reason) == (outcome, reason)
+
+    @pytest.mark.parametrize(
+        ("verdicts", "outcome"),
+        [
+            ([], "error"),
+            ([untested("nothing moves")], "error"),
+            ([untested("nothing moves"), opcheck.Verdict(True)], "passed"),
+            ([opcheck.Verdict(True), opcheck.Verdict(False, "own: wrong")], "failed"),
+        ],
+    )
+    def test_of_several_verdicts_one_must_come_from_a_comparison(self, registry, verdicts, outcome):
+        opcheck.register_check(name="own", claim="all is well")(lambda subject: iter(verdicts))
+        assert own_of(right.square).outcome == outcome
 
     def test_a_check_that_forgets_to_answer_is_told_so(self, registry):
         opcheck.register_check(name="own", claim="all is well")(lambda subject: None)

@@ -136,11 +136,26 @@ class TestOutputs:
             ("rounds_the_second", "true", "passed"),
             ("square", "true", "passed"),
             ("square", "false", "failed"),
+            ("detaches_in_single", "true", "failed"),
+            ("detaches_in_half", "[0]", "passed"),
         ],
     )
     def test_what_is_left_out_must_not_require_grad(self, verdict_of, name, outputs, outcome):
         keys = f"supports = {{ outputs = {outputs} }}"
         assert verdict_of(f"operators.habits.{name}", "detached", keys=keys).outcome == outcome
+
+    def test_what_differences_cannot_tell_is_no_pass(self, verdict_of):
+        outcome = verdict_of("operators.habits.detaches_in_half", "detached")
+        assert outcome.outcome == "error"
+        assert "an output in bfloat16 is too coarse for differences" in outcome.reason
+
+
+@pytest.mark.parametrize("mapping", ["abs", "real", "finite", "gauge_invariant"])
+@pytest.mark.parametrize(("check", "name"), [("saved", "KeepsItsOutput"), ("purity", "WritesToOutputInBackward")])
+def test_the_memory_of_outputs_is_that_of_the_operator_whatever_is_compared(verdict_of, check, name, mapping):
+    keys = f'outputs = {{ apply = "{mapping}" }}'
+    assert verdict_of(f"operators.habits.{name}.apply", check, keys=keys).outcome == "failed"
+    assert verdict_of("operators.right.square", check, keys=keys).outcome == "passed"
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,13 @@ def test_a_wrong_gradient_is_caught_in_each_layout(verdict_of, layout, dtype):
     assert outcome.reason.startswith("masked: the derivative is wrong")
 
 
+def test_tolerances_that_let_a_wrong_sign_pass_say_nothing(verdict_of):
+    keys = "tolerance = { check = { masked = { atol = 1000.0 } } }"
+    outcome = verdict_of("operators.faulty.wrong_sparse", "masked", "float64", keys, sample("sparse_coo"))
+    assert outcome.outcome == "error"
+    assert outcome.reason.startswith("masked: a gradient of the wrong sign would pass")
+
+
 def test_an_operator_right_only_under_masked_semantics_is_told_how_to_say_so(verdict_of):
     dtype = "float64"  # torch.sparse.sum has no complex derivative
     keys = 'outputs = { apply = "to_dense" }'

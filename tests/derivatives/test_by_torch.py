@@ -59,6 +59,22 @@ def test_without_raise_exception_a_failure_is_still_a_disagreement():
     assert by_torch.objection("backward", request).text == "torch.autograd.gradcheck returned False"
 
 
+def test_without_raise_exception_a_claim_is_not_blamed_for_another_one():
+    class Shifted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, v):
+            return 2 * v + 1
+
+    leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    request = Request(lambda x: (Shifted.apply(x),), (leaf,), NUMBERS, raise_exception=False)
+    assert by_torch.objection("backward", request).kind == "wrong"
+    assert by_torch.objection("nondeterminism", request) is None
+
+
 def test_nondet_tol_is_that_of_the_spec_in_its_check_and_infinite_elsewhere(asked):
     assert only(asked("nondeterminism"))[1]["nondet_tol"] == 1e-8
     assert only(asked("backward"))[1]["nondet_tol"] == math.inf

@@ -1,11 +1,14 @@
 """Functions that cannot be batched get a full verdict: right ones pass, and each fault that is planted is found."""
 
+from types import FunctionType
+
 import pytest
 import torch
 from operators import faulty
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Request
+from opcheck.derivatives import point as point_module
 from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
@@ -43,6 +46,18 @@ def squaring(make, gradient=2, tangent=2, second=2):
     """x * x; the three numbers are 2 in its gradient, in its tangent, and in the derivatives of the gradient."""
     double = make(lambda x: gradient * x, lambda x, v: second * v, lambda x, t: second * t)
     return make(lambda x: x * x, lambda x, v: v * double(x).conj(), lambda x, t: tangent * x * t)
+
+
+@pytest.mark.parametrize("method", ["batched", "differences"])
+def test_a_mistake_of_opcheck_is_not_taken_for_a_function_that_cannot_be_batched(monkeypatch, method):
+    def broken(*_):
+        return no_such_name  # noqa: F821
+
+    code = broken.__code__.replace(co_filename=point_module.__file__)
+    monkeypatch.setattr(point_module, method, FunctionType(code, {}))
+    point = Point(Primal(lambda x: (x * x,), (0,)), (leaf(3),))
+    with pytest.raises(NameError):
+        point.batched_differences(torch.eye(3, dtype=REAL), 1e-6)
 
 
 def data_dependent(square):

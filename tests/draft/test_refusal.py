@@ -7,11 +7,11 @@ import torch
 from operators.mistaken import ELSEWHERE, MISTAKEN
 from operators.refusing import REFUSING
 
-from opcheck.checks.verdict import one_line
 from opcheck.draft.refusal import is_beyond_interpreter, is_refusal, needs_gpu
 from opcheck.draft.trial import drafted
 from opcheck.draft.workplace import Trial, Workplace
 from opcheck.settings import Settings
+from opcheck.text import one_line
 
 
 def backward(operator, *inputs):

@@ -76,6 +76,12 @@ def test_a_disclaimed_check_lets_its_condition_survive(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("when", "count"), [("", 0), (', engine = "torch"', 1)])
+def test_what_is_known_to_fail_in_other_runs_is_judged_in_this_one(tmp_path, when, count):
+    expect = f'when = {{ check = "backward"{when} }}\noutcome = "fail"\nreason = "as an example"'
+    assert len([*target_of(tmp_path, f"{SIN}\n[[operator.expect]]\n{expect}").written()]) == count
+
+
 def test_bounds_are_the_authors_word(tmp_path):
     one = measured(tmp_path, 'name = "torch.log"\nsamples = [{ args = [{ shape = [3], low = 0.5 }] }]')
     assert state(one, "an element that is 0") == "unreachable"

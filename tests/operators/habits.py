@@ -381,6 +381,14 @@ class KeepsItsOutput(torch.autograd.Function):
 # detached
 
 
+def detaches_in_half(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x * x, (x * x).detach().to(torch.bfloat16)
+
+
+def detaches_in_single(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x * x, (x * x).detach().to(torch.float32)
+
+
 def detaches_the_second(x: Tensor) -> tuple[Tensor, Tensor]:
     return x * x, (x * x).detach()
 

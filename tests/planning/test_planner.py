@@ -180,6 +180,12 @@ class TestDtypes:
         assert [case.id for case in cases if "backward" in case.kind.needs] == []
         assert dtypes_of(cases, "dtypes")
 
+    def test_in_half_precision_alone_no_differences_are_taken(self, planned: Plan) -> None:
+        for backward in ("", '"bfloat16"'):
+            cases = planned(SIN + f'dtypes = {{ forward = ["bfloat16"], backward = [{backward}] }}')
+            assert [case.id for case in cases if case.kind.dtypes == "derivative"] == []
+            assert dtypes_of(cases, "dtypes")
+
     def test_an_operator_of_integers_has_no_derivative_cases(self, planned: Plan) -> None:
         cases = planned(SIN + 'dtypes.forward = ["integral"]')
         assert [case.id for case in cases if case.kind.dtypes == "derivative"] == []

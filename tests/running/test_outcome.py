@@ -74,11 +74,12 @@ def test_endless_texts_are_cut_with_a_word_on_how_much_and_keep_their_end(case_o
     assert replace(outcome, seconds=1.0).message == outcome.message
 
 
-def command(file, name, engine="", seed=0, derive="", seed_of_project=0):
+def command(file, name, engine=None, seed=0, derive="", seed_of_project=0, least="none"):
     case = SimpleNamespace(
-        id=name, base_seed=seed, device=None, operator=SimpleNamespace(document=SimpleNamespace(file=file))
-    )
-    settings = SimpleNamespace(seed=seed_of_project, option_for=lambda device: "")
+        id=name, base_seed=seed, device=None, operator=SimpleNamespace(document=SimpleNamespace(file=file)),
+        kind=SimpleNamespace(least=least),
+    )  # fmt: skip
+    settings = SimpleNamespace(seed=seed_of_project, engine="batched", option_for=lambda device: "")
     return rerun_of(case, settings, engine, derive)
 
 
@@ -87,6 +88,8 @@ def test_the_command_that_runs_a_case_alone_survives_a_shell():
     assert command("a.toml", "x::z", "torch") == "opcheck run --engine torch a.toml::x::z"
     assert command("a.toml", "x::z", seed_of_project=7) == "opcheck run --seed 0 a.toml::x::z"
     assert command("a.toml", "x::z", "torch", 3) == "opcheck run --engine torch --seed 3 a.toml::x::z"
+    assert command("a.toml", "x::z", "batched", derive="none") == "opcheck run a.toml::x::z"
+    assert command("a.toml", "x::z", derive="none", least="standard") == "opcheck run --derive none a.toml::x::z"
     assert command("a.toml", "x::z", derive="thorough") == "opcheck run --derive thorough a.toml::x::z"
 
 

@@ -131,6 +131,15 @@ def test_a_time_out_by_pytest_is_told_in_its_words(checked_by):
     assert checked_by(check).reason == "Timeout (>1.0s) from pytest-timeout."
 
 
+KNOWN = '[[operator.expect]]\nwhen = { check = "backward" }\noutcome = "fail"\nreason = "as an example"\n'
+
+
+@pytest.mark.parametrize(("name", "known"), [("right.square", ""), ("faulty.both_orders_wrong", KNOWN)])
+def test_an_interrupt_that_is_swallowed_is_an_error_whatever_was_expected(case_of, session, name, known):
+    outcome = run(case_of(text=SPEC.format(f"operators.{name}") + known), session, limit=1e-9)
+    assert (outcome.outcome, outcome.reason.split(":")[0]) == ("error", "time-out")
+
+
 def test_a_failure_that_an_operator_claims_in_the_name_of_pytest_is_no_time_out(checked_by):
     def check(context):
         pytest.fail("mine")

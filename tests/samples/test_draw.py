@@ -217,6 +217,11 @@ class TestDistinctValues:
     def test_half_precision_has_no_ties(self, dtype: torch.dtype) -> None:
         assert len(drawn(dtype, (5, 6), structure="distinct").unique()) == 30
 
+    @pytest.mark.parametrize(("dtype", "count"), [(torch.bfloat16, 1031), (torch.float16, 16384)])
+    def test_more_than_a_coarse_dtype_has_cannot_be_distinct(self, dtype: torch.dtype, count: int) -> None:
+        with pytest.raises(ValueError, match="cannot be distinct: it has too few"):
+            drawn(dtype, (count,), structure="distinct")
+
     def test_complex_values_have_distinct_real_parts_and_imaginary_parts(self) -> None:
         values = drawn(torch.complex128, (5, 10), structure="distinct")
         assert values.real.flatten().sort().values.diff().min() >= 0.1 * 4 / 50

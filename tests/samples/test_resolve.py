@@ -523,6 +523,7 @@ class TestMistakes:
             ("import sys; sys.exit(3)", "SystemExit: 3"),
             ("def f(:", "SyntaxError"),
             ("from torch import no_such_name", "ImportError"),
+            ("class E(Exception):\n    def __str__(self):\n        raise OSError\nraise E", "__str__ raised OSError"),
         ],
     )
     def test_a_module_that_fails_to_import_says_why(self, text: str, reason: str, write: Write) -> None:

@@ -12,7 +12,7 @@ from opcheck.checks.calls import Call, Result, Tensors, copies, result
 from opcheck.checks.plain_torch import CALL
 from opcheck.checks.relations import Row, both, relation
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import Verdict, fails
+from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import parts, real_size, vector
 from opcheck.samples.layouts import share_memory
@@ -61,6 +61,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
                     "a write to the output changes the input, but not its gradient; return a view that autograd knows, "
                     "or a copy",
                 )
+    yield HOLDS  # where no output shares memory with an argument
 
 
 def _twice(subject: Subject, one: int, other: int) -> Iterator[Row]:

@@ -14,10 +14,11 @@ from opcheck.checks.calls import Call, copies, ordinary
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.relations import off_by
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, one_line
+from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable
 from opcheck.derivatives import tried
 from opcheck.samples.modules import ModuleCall, evaluating
 from opcheck.samples.watched import Watched
+from opcheck.text import one_line
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:

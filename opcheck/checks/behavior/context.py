@@ -75,7 +75,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
         yield from _at_once(subject)
 
 
-def _without_grad(subject: Subject, here: Result) -> Iterator[Row]:
+def _without_grad(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare values where no graph is recorded. Inference mode turns grad mode off, too."""
 
     def inferred() -> Iterator[Row]:
@@ -107,7 +107,7 @@ def _ordinary_leaves(subject: Subject) -> Tensors:
         return copies(subject.leaves)
 
 
-def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surroundings]) -> Iterator[Row]:
+def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surroundings]) -> Iterator[Row | Verdict]:
     """Compare a call in other surroundings, forward and backward, with one in none; if it differs, say in which."""
 
     def together() -> Iterable[Row]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from opcheck.checks.calls import direction_of, slope
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable
 from opcheck.derivatives.coordinates import parts, real_size
 from opcheck.derivatives.disagreement import output_label
+from opcheck.derivatives.tolerances import Numbers, too_coarse_output
 from opcheck.samples.results import differentiable
 
 
 def judge(subject: Subject) -> Verdict:
     """Compare with zero the differences of each output that does not require grad, along one direction."""
-    claim = subject.supports.outputs
+    claim, too_coarse = subject.supports.outputs, ""
     names = subject.output_info.names
     for index, output in enumerate(subject.outputs):
         name = names[index] if names else ""
@@ -23,21 +25,29 @@ def judge(subject: Subject) -> Verdict:
         if output.requires_grad:
             if not claimed:
                 return fails(f"detached: {output_label(index, name)} requires grad, and supports.outputs leaves it out")
-        elif claimed and differentiable((output,)) and output.numel() and (evidence := _depends(subject, index)):
+        elif not (claimed and differentiable((output,)) and output.numel()):
+            continue
+        elif _numbers(subject, output) is None:
+            too_coarse = too_coarse_output(output.dtype)
+        elif evidence := _depends(subject, index):
             place = len(differentiable(subject.outputs[:index]))
             return fails(
                 f"detached: {output_label(index, name)} does not require grad, but depends on the inputs",
                 evidence,
                 code=f"assert function(*inputs)[{place}].requires_grad, 'it depends on the inputs'",
             )
-    return HOLDS
+    return inapplicable(too_coarse) if too_coarse else HOLDS
+
+
+def _numbers(subject: Subject, output: Tensor) -> Numbers | None:
+    """Return the step and the tolerances for an output; None if its dtype is too coarse for differences."""
+    return subject.context.numbers_in(subject.context.coarsest([output]))
 
 
 def _depends(subject: Subject, index: int) -> str:
     """Return the derivative of an output along a direction, as text; an empty string if it is zero, or a jump."""
-    numbers, direction = subject.numbers, direction_of(subject)
-    if numbers is None:
-        return ""
+    numbers, direction = _numbers(subject, subject.outputs[index]), direction_of(subject)
+    assert numbers is not None
     sizes = [real_size(output) if differentiable((output,)) else 0 for output in subject.outputs]
     fine, coarse = (parts(slope(subject, direction, k * numbers.eps), sizes)[index] for k in (1, 2))
     steady = (fine - coarse).abs() <= 0.2 * fine.abs()

@@ -14,13 +14,14 @@ from opcheck.checks.calls import Call, Result, Tensors, is_strided, push, tangen
 from opcheck.checks.plain_torch import CALL, TANGENTS, asserted, for_vectors
 from opcheck.checks.relations import NO_GRAPH, Row, at_once, relation
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import Blocked, Verdict, fails, one_line
+from opcheck.checks.verdict import Blocked, Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import rounding_unit
 from opcheck.samples.inputs import unchanged
 from opcheck.samples.layouts import conjugated_view, negated_view
 from opcheck.strides import MEMORIES, behind_others, permuted
+from opcheck.text import one_line
 
 View = Callable[[Tensor], Tensor]
 LARGE, LARGE_IN_HALF, SMALL = 20, 10, -10

@@ -51,6 +51,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     """
     with torch.enable_grad():
         subject.result  # noqa: B018 - what a call keeps is then of this sample, whichever check has called before
+    subject = subject.bare
     inputs = subject.context.realize(subject.sample)  # new ones: those of the subject have been given to the operator
     held = [*captured(subject.function.operator)]
     names = {name for name, _ in held}

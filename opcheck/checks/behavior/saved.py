@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Result, copies, tensors_among
+from opcheck.checks.calls import Call, Result, copies, ordinary, tensors_among
 from opcheck.checks.relations import NO_GRAPH, Row, compared, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
@@ -27,6 +27,10 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
 
     Raising is right, and so are the gradients of an ordinary call. In the end, nothing keeps those calls alive.
     """
+    bare = subject.bare
+    there = here if bare is subject else tried(lambda: ordinary(bare))
+    if not isinstance(there, Exception):  # the backward pass of a decomposition may refuse what depends on a phase
+        subject, here = bare, there
     collections = _collections()
     call, tensors = _called(subject)
     kept = _references(call)
@@ -41,6 +45,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
         try:
             gradient = call.gradient()
         except RuntimeError:
+            yield HOLDS  # the change was noticed
             continue
         verdict = compared(subject, Row("the gradients", gradient, here.gradient))
         if verdict.is_failure:

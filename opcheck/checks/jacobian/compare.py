@@ -55,7 +55,7 @@ def compared(subject: Subject) -> Verdict:
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
         return untested("no output requires grad: there is no backward pass")
     if subject.context.wide and lets_wrong_sign_pass(check, subject.request, subject.point):
-        return _blind(subject)
+        return blind(subject)
     request = subject.request
     if check == "backward":
         request = replace(request, reference=_reference(subject))
@@ -84,7 +84,7 @@ def _reference(subject: Subject) -> Function | None:
         return None
 
 
-def _blind(subject: Subject) -> Verdict:
+def blind(subject: Subject) -> Verdict:
     """Return that the tolerances say nothing: those of the command line, else those of the spec."""
     context, numbers = subject.context, subject.request.numbers
     operator = context.case.operator

@@ -17,9 +17,10 @@ from opcheck.checks.calls import Call, Tensors, as_they_are, push
 from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, first_order, forward_tangents, names_of_parts, on_cpu, values_of
-from opcheck.checks.verdict import Blocked, Verdict, cannot, fails, noted, one_line, remedy
+from opcheck.checks.verdict import Blocked, Verdict, cannot, fails, noted, remedy
 from opcheck.derivatives import tried
 from opcheck.derivatives.rounding import Moved
+from opcheck.text import one_line
 
 STEADY = ("purity", "nondeterminism")
 """What calls must be like to be compared."""

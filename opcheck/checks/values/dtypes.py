@@ -15,12 +15,13 @@ from opcheck.checks.per_sample import PerSample, out_of_memory
 from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import Tally, truth_of_values, values_of
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, one_line, remedy
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, remedy
 from opcheck.derivatives import NO_REFUSAL, tried
 from opcheck.derivatives.rounding import mismatch
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.spec.dtypes import is_differentiable
+from opcheck.text import one_line
 
 
 def check(context: Context) -> Iterator[Verdict]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from opcheck.checks.per_sample import with_sample
 from opcheck.checks.subject import Context
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, one_line
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable
 from opcheck.spec.claims import ErrorClaim
 from opcheck.spec.library import Sample
-from opcheck.text import message_of
+from opcheck.text import message_of, one_line
 
 
 def check(context: Context) -> Iterator[Verdict]:

@@ -13,14 +13,14 @@ from torch import Tensor
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.relations import agree
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import Verdict, cannot, one_line
+from opcheck.checks.verdict import Verdict, cannot
 from opcheck.derivatives import tried
 from opcheck.samples.inputs import unchanged
 from opcheck.samples.resolve import Unresolved, resolve
 from opcheck.samples.results import leaves_of, named, names_among
 from opcheck.spec.claims import Reference
 from opcheck.spec.limits import REFERENCE_MODULES
-from opcheck.text import class_of
+from opcheck.text import class_of, one_line
 
 WHOSE_FAULT = "nothing is known of the operator: mend the reference, or name another one"
 

@@ -14,12 +14,13 @@ from opcheck.checks.arguments import takes_out
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.relations import agree
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails, one_line, remedy
+from opcheck.checks.verdict import HOLDS, Verdict, fails, remedy
 from opcheck.derivatives import tried
 from opcheck.samples.function import with_own_first
 from opcheck.samples.layouts import equal, writable
 from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import flatten, named, names_among
+from opcheck.text import one_line
 
 Tensors = tuple[Tensor, ...]
 
