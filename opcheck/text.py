@@ -56,9 +56,10 @@ def class_of(value: Any) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an exception as one line, even if its text is long or cannot be had."""
+    """Return an exception as one line, even if its text is long, which is cut in the middle, or cannot be had."""
     text = " ".join(message_of(error).split())
-    return shortened(f"{class_of(error)}: {text}" if text else class_of(error), 500)
+    # At its end, a message of TorchScript says what has happened, after where.
+    return shortened(f"{class_of(error)}: {text}" if text else class_of(error), 500, 200)
 
 
 def _escape(sign: str) -> str:

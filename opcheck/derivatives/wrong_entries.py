@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from opcheck.derivatives.autodiff import Mode
+from opcheck.derivatives.autodiff import Mode, layers
 from opcheck.derivatives.comparison import Comparison
-from opcheck.derivatives.coordinates import labels, located
+from opcheck.derivatives.coordinates import labels, located, vector
 from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Colors
@@ -28,6 +28,8 @@ OF_ONE = ("random", "zero", "second_order_lost", "torchscript", "sign", "conjuga
 LEAK = "a leak: output and input are of different slices, which the function keeps apart"
 HOW = 'which entries are wrong: run a smaller sample, or jacobian = "full"'
 KINK = "the function has a kink or a jump {}: one-sided differences disagree"
+UNDEFINED = """the function itself is nan at the sample, as at {}, one of {:,} of {:,} entries
+state numbers in its domain (low, high, exclude); if it is meant to be nan, write outputs = {{ apply = "finite" }}"""
 OF_FLOAT32 = "values have the precision of float32, in part at least: differences at a step of {:g} say nothing"
 NOT_LINEAR: dict[Mode, str] = {
     "reverse": "backward pass is not linear in the cotangent",
@@ -41,11 +43,30 @@ def explain(entries: Comparison, request: Request) -> Disagreement | None:
     directions = entries.point.directions
     if entries.is_of_float32:
         return Disagreement(OF_FLOAT32.format(entries.numbers.eps), "coarse")
+    undefined = _undefined(entries.point, request) if bool(entries.point.value.isnan().any()) else None
+    if undefined is not None:
+        defined = entries.wrong & ~entries.analytical.isnan()  # 0 times nan is nan, too
+        if not bool((defined.any(dim=1) & ~entries.point.value.isnan()).any()):
+            return undefined
     if bool(entries.kinky.any()) and not bool((entries.wrong & ~entries.at_kink).any()):
         return _at_kink(entries, names)
     if isinstance(directions, Colors):
         return _of_slices(entries, directions, names)
     return _of_products(entries, names) if directions.sums else _of_whole(entries, names)
+
+
+def _undefined(point: Point, request: Request) -> Disagreement | None:
+    """Return that a function is nan at the sample itself, and with it all of its derivatives; None if it is not.
+
+    Nothing is said of slices and of products, which may mix outputs.
+    """
+    primal, leaves = layers(point.function, point.leaves)[0]
+    outputs = primal(*leaves)
+    undefined = vector(outputs).isnan()
+    if point.extent != "full" or not bool(undefined.any()):
+        return None
+    (place,) = labels([int(undefined.int().argmax())], outputs, Names.of(primal, request).outputs)
+    return Disagreement(UNDEFINED.format(place, int(undefined.sum()), undefined.numel()), "inconclusive")
 
 
 def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:

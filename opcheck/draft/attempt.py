@@ -29,7 +29,7 @@ from opcheck.text import one_line
 
 T = TypeVar("T")
 
-DTYPES = ("float64", "float32", "bfloat16", "float16")
+DTYPES = ("float64", "float32", "bfloat16", "float16", "complex128")
 """The dtypes to call an operator in, until one is not refused: many kernels know single and half precision only."""
 
 SEEDS = ("draft", "another", "third")
@@ -78,8 +78,8 @@ class Tried:
     without_forward: str = ""
     """What forward mode raises, if it does."""
     is_telling: bool = True
-    """Whether a gradient is more than zeros, or backward raises; and no derivative is infinite or NaN, as outside the
-    domain of a function that is clamped."""
+    """Whether a gradient is more than zeros, or rounding, or backward raises; and no derivative is huge, infinite or
+    NaN, as outside the domain of a function that is clamped."""
     places: tuple[int | str, ...] = ()
     """The arguments that are differentiated: positions and names, those of parameters too."""
     refusals: dict[int | str, str] = field(default_factory=dict)
@@ -232,7 +232,7 @@ def _shown(function: TestedFunction, sample: dict[str, Any]) -> Tried | Refused:
         requires_grad=any(output.requires_grad for output in outputs),
         has_tangent=bool(tangents or without_forward),
         without_forward=without_forward,
-        is_telling=_is_finite((*gradients, *tangents)) and (not gradients or any(map(torch.any, gradients))),
+        is_telling=_is_finite((*gradients, *tangents)) and (not gradients or _are_moderate(gradients)),
         places=tuple(dict.fromkeys(slot.path[1] for slot in function.inputs.slots)),
         refusals=_refusals(function),
     )
@@ -240,6 +240,12 @@ def _shown(function: TestedFunction, sample: dict[str, Any]) -> Tried | Refused:
 
 def _is_finite(tensors: Iterable[Tensor]) -> bool:
     return all(bool(torch.isfinite(one).all()) for one in tensors)
+
+
+def _are_moderate(gradients: Iterable[Tensor]) -> bool:
+    """Tell whether gradients are such as differences can be compared with: neither next to nothing nor huge."""
+    largest = max((float(one.abs().max()) for one in gradients if one.numel()), default=0.0)
+    return 1e-6 < largest < 1e8
 
 
 def _gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:

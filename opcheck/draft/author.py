@@ -17,7 +17,7 @@ from opcheck.draft.allow import allow
 from opcheck.draft.draft import Draft, comment, what_happened
 from opcheck.draft.recorder import Recorder
 from opcheck.draft.smaller import Group, chosen
-from opcheck.draft.target import names, package_of
+from opcheck.draft.target import modules_in, names, package_of
 from opcheck.draft.trial import reproduced, trial
 from opcheck.draft.workplace import Record, Trial, Workplace
 from opcheck.planning.loading import load
@@ -87,7 +87,7 @@ class Author:
         for number, own in enumerate(self._tried(trials), start=1):
             self._take(own, f"{number:{len(str(len(trials)))}} of {len(trials)}: {own.name}: ")
         if not self.drafts:
-            raise Unresolved("nothing to draft: " + "; ".join(self._left_out()))
+            raise Unresolved("nothing to draft:" + "".join(f"\n  {line}" for line in self._left_out()))
 
     def _choose(self, all_names: dict[str, str]) -> None:
         """Choose the operators that the file does not have. Raises Unresolved if there are none."""
@@ -97,7 +97,7 @@ class Author:
         had = sum(name in known for name in all_names)
         there = [f"{shown(self.file)} has {counted(had, 'operator')} of {self.target} already"] if had else []
         if not self.wanted:
-            why = [*there, *self._left_out()] or [f"{self.target} has no operators"]
+            why = [*there, *self._left_out()] or [f"{self.target} has no operators", *modules_in(self.target)]
             raise Unresolved("nothing to draft: " + "; ".join(why))
         self.say(there)
 
@@ -180,8 +180,8 @@ class Author:
         self.say([f"wrote {counted(len(drafts), 'operator')} with {counted(samples, 'sample')} to {shown(self.file)}"])
         for draft in drafts:
             lacking = [
-                f"{key} ({comment(why)})" if key == "backward" else key
-                for key, (_, why) in draft.supports.items() if key != "out"
+                f"{key}{but_of(value)} ({comment(why)})" if key == "backward" else key
+                for key, (value, why) in draft.supports.items() if key != "out"
             ]  # fmt: skip
             self.say([f"  {draft.id} does not support {', '.join(lacking)}"] if lacking else [])
             self.say([f"  {draft.id} changes its first argument: inplace = true"] if draft.inplace else [])
@@ -237,6 +237,11 @@ class Author:
 
 
 HEAD = "# Drafted by `opcheck new`, from what the operators did. Review each claim.\n\n"
+
+
+def but_of(arguments: bool | Sequence[int | str]) -> str:
+    """Return what is supported all the same, as in ` but of x`."""
+    return f" but of {', '.join(map(str, arguments))}" if isinstance(arguments, Sequence) else ""
 
 
 def lines_of(records: Sequence[Record]) -> list[str]:

@@ -21,6 +21,8 @@ MAY_BE_REFUSED = (
 """The keys of `supports` that an operator may lack: asked for them, it raises an error. The other keys are about
 numbers and side effects, so a draft leaves their failures to be judged by a person."""
 
+FIRST_ORDER = ("backward", "forward_ad")
+"""The checks that tell whether differences say anything in a dtype. In derivatives of higher order less is left."""
 UNMADE = "cannot be constructed: "
 """What is said of a module whose constructor refuses a dtype."""
 
@@ -132,7 +134,7 @@ class Draft:
             part, _, key = str(remedy["key"]).partition(".")
             if part == "supports" and key in MAY_BE_REFUSED:
                 self._support(key, remedy["write"] is True, what_happened(reason))
-            elif part == "dtypes":
+            elif part == "dtypes" and (record["outcome"] == "failed" or record["check"] in FIRST_ORDER):
                 self._dtype(key, str(remedy["write"]), what_happened(reason))
         elif record["outcome"] == "failed" and record["check"] == "unsupported" and feature in self.supports:
             self._support(feature, works=True)  # it gives wrong numbers elsewhere: a failure, and no refusal

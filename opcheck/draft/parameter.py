@@ -148,8 +148,9 @@ def in_toml(value: Any) -> Data:
 
 
 def path_of(named: Callable[..., Any]) -> str:
-    """Return the path of a class, or of a function."""
-    return f"{named.__module__}.{named.__qualname__}"
+    """Return the path of a class, or of a function: the public one of what torch.nn has."""
+    home = "torch.nn" if named.__module__.startswith("torch.nn.modules.") else named.__module__
+    return f"{home}.{named.__qualname__}"
 
 
 def text_of(annotation: Any) -> str:
@@ -184,7 +185,9 @@ def _required(name: str, annotation: str) -> list[Data]:
         return [TENSORS] if listed else _tensors(name)
     if "bool" in kind:
         return [False, True]
-    if any(word in kind for word in ("list[int", "tuple[int", "sequence[int", "size")):
+    if "tuple[int" in kind:
+        return [{"tuple": [2, 2]}, {"tuple": [2]}, {"tuple": [3, 2]}]
+    if any(word in kind for word in ("list[int", "sequence[int", "size")):
         return [[2, 2], [2], [3, 2]]
     if "float" in kind or "number" in kind:
         return [value for value in named if isinstance(value, (int, float))] or NUMBERS

@@ -39,8 +39,9 @@ def examples(path: str, modules: Sequence[str]) -> list[Group]:
     """Run the examples in the documentation of an operator, in an empty folder, and return the calls that they make."""
     operator = resolve_either(path, modules)
     home = sys.modules.get(operator.__module__ or "")
-    doc = inspect.getdoc(operator) or ""
-    if ">>>" not in doc or home is None:
+    docs = [inspect.getdoc(part) or "" for part in (operator, getattr(operator, "forward", None))]
+    found = [example for doc in docs if ">>>" in doc for example in doctest.DocTestParser().get_examples(doc)]
+    if not found or home is None:
         return []
     recorder, here = Recorder([path], modules), os.getcwd()
     package = path.partition(".")[0]
@@ -51,7 +52,7 @@ def examples(path: str, modules: Sequence[str]) -> list[Group]:
         names = {"torch": torch, **vars(home)}
         os.chdir(folder)
         try:
-            for example in doctest.DocTestParser().get_examples(doc):
+            for example in found:
                 with suppress(Exception), redirect_stdout(StringIO()):  # it may be there to show an error
                     exec(example.source, names)
         finally:
@@ -122,7 +123,7 @@ class Recorder:
             return
         text, calls = json.dumps(plain), self.calls[path]
         if text not in calls and len(calls) < MOST_CALLS:
-            calls[text] = [plain, exact] if is_small(plain) else list(smaller(plain))
+            calls[text] = [plain, exact] if is_small(plain) else list(smaller(plain))  # of large ones perhaps none
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], exact: bool) -> dict[str, Any]:
         """Return the arguments of a call as TOML data. Raises Unwritable."""

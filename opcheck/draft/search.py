@@ -244,7 +244,10 @@ class Search:
             fallback = fallback or attempt
             if number == MOST_WITHOUT_GRADIENT:
                 break
-        return fallback
+        if fallback is None or fallback.requires_grad:
+            return fallback
+        larger = self.tries([mapped(_without_ones, fallback.sample)], self.called)  # a loop over pairs of 1 is empty
+        return next((one for one in larger if one.requires_grad), fallback)
 
     def tries(
         self,
@@ -374,6 +377,11 @@ def _is_mixed(sample: SampleData) -> bool:
     """Tell whether a sample has a tensor that may be differentiated."""
     arguments = [*sample.get("args", ()), *sample.get("kwargs", {}).values()]
     return any(is_tensor(part) and "dtype" not in part for part in parts(arguments))
+
+
+def _without_ones(part: Data) -> Data:
+    """Return a tensor with sizes of 2 in place of 1."""
+    return {**part, "shape": [max(size, 2) for size in part["shape"]]} if is_tensor(part) and "shape" in part else part
 
 
 def _of_integers(option: Data) -> Data:

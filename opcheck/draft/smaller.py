@@ -30,7 +30,7 @@ For a class of modules, each says under `module` how the module is constructed."
 def chosen(groups: Iterable[Group]) -> list[Group]:
     """Return one small call of each kind: of numbers of dimensions, and of values of all other arguments."""
     kinds: dict[str, Group] = {}
-    for group in sorted(groups, key=lambda group: size(group[0])):
+    for group in sorted(filter(None, groups), key=lambda group: size(group[0])):
         kinds.setdefault(json.dumps(kind(group[0])), group)
     return list(kinds.values())[:MOST_SAMPLES]
 
@@ -54,11 +54,13 @@ def is_small(call: Data) -> bool:
 def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield calls like one with large tensors, in the proportions of their sizes: all are divided by one number.
 
-    Other numbers may be sizes, too. They are divided if they are large; or if they equal a size; or not at all.
+    Other numbers may be sizes, too. They are divided if they are large; or if they equal a size; or not at all. Sizes
+    that are small stay as they are, unless there are so many of them that nothing else helps.
     """
     sizes = {size for part in parts(call) if is_tensor(part) for size in part.get("shape", ())}
     ways = (
-        divided(call, divisor, numbers)
+        divided(call, divisor, numbers, large)
+        for large in (LARGE, 1)
         for divisor in range(max(-(-max(sizes) // SMALL), 2), max(sizes) + 1)
         for numbers in (range(LARGE + 1, max(sizes) + 1), sizes, ())
     )
@@ -66,20 +68,20 @@ def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from islice(distinct.values(), MOST_SMALLER)
 
 
-def divided(call: Data, divisor: int, numbers: Container[int]) -> Data:
-    """Return TOML data with sizes, and some other numbers, divided and rounded up. Small ones stay."""
+def divided(call: Data, divisor: int, numbers: Container[int], large: int = LARGE) -> Data:
+    """Return TOML data with sizes above `large`, and some other numbers, divided and rounded up, down to 2."""
 
     def change(part: Data) -> Data:
         if is_tensor(part) and "shape" in part:
-            high = {"high": _part(part["high"], divisor)} if part.get("dtype") == "int64" else {}
-            return {**part, "shape": [_part(size, divisor) for size in part["shape"]], **high}
-        return _part(part, divisor) if type(part) is int and part in numbers else part
+            high = {"high": _part(part["high"], divisor, large)} if part.get("dtype") == "int64" else {}
+            return {**part, "shape": [_part(size, divisor, large) for size in part["shape"]], **high}
+        return _part(part, divisor, large) if type(part) is int and part in numbers else part
 
     return mapped(change, call)
 
 
-def _part(size: int, divisor: int) -> int:
-    return size if size <= LARGE else max(-(-size // divisor), 2)
+def _part(size: int, divisor: int, large: int) -> int:
+    return size if size <= large else max(-(-size // divisor), 2)
 
 
 def kind(call: Data) -> Data:

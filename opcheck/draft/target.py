@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -50,6 +51,13 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
             reasons[path] = str(error)
     # The in-place variant of another operator is tested with that operator.
     return {path: why for path, why in reasons.items() if not (path.endswith("_") and path[:-1] in reasons)}
+
+
+def modules_in(target: str) -> list[str]:
+    """Return which modules are in a package, in a line, if there are any."""
+    paths = getattr(_module(target), "__path__", ())
+    inside = [f"{target}.{one.name}" for one in pkgutil.iter_modules(paths) if not one.name.startswith("_")]
+    return [f"try a module in it: {', '.join(inside)}"] if inside else []
 
 
 def _used(module: ModuleType) -> set[str]:

@@ -55,6 +55,8 @@ def _set_default_device(device: torch.device) -> None:
         torch.device(device).__exit__(None, None, None)
 
 
+OF_COMPILER = 2000
+"""The recursion limit that torch's compiler sets, and leaves, where it was lower."""
 SETTINGS = (
     Setting("inference mode", torch.is_inference_mode_enabled, _set_inference_mode, False),  # sets the grad mode, too
     Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled, True),
@@ -76,7 +78,7 @@ SETTINGS = (
     ),
     Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     Setting("warn always", torch.is_warn_always_enabled, torch.set_warn_always),
-    Setting("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+    Setting("recursion limit", lambda: max(sys.getrecursionlimit(), OF_COMPILER), sys.setrecursionlimit),
 )
 
 

@@ -34,7 +34,7 @@ PLAIN = (Number, str, bytes, NoneType, torch.dtype, torch.device, torch.layout, 
 def flatten(result: Any) -> tuple[Tensor, ...]:
     """Return the tensors of a result, in order. Raises Untestable: see `named`."""
     if isinstance(result, Tensor) and not result.is_nested:
-        return (result,)
+        return (of_torch(result),)
     return tuple(tensor for _, tensor in named(result))
 
 
@@ -73,10 +73,21 @@ def leaves_of(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def plain(path: str, tensor: Tensor) -> list[tuple[str, Tensor]]:
     """Return a tensor with its path, or what a nested one consists of: the values of a jagged one are one tensor."""
     if not tensor.is_nested:
-        return [(path, tensor)]
+        return [(path, of_torch(tensor))]
     if tensor.layout is torch.jagged:  # torch cannot differentiate its parts one by one
         return [(f"{path}.values()", tensor.values())]
     return [(f"{path}[{index}]", part) for index, part in enumerate(tensor.unbind())]
+
+
+def of_torch(tensor: Tensor) -> Tensor:
+    """Return a tensor of a class that has operators of its own as one with those of torch, in the same memory.
+
+    A class that torch dispatches to, such as a masked tensor, has none but torch's.
+    """
+    kind = type(tensor)
+    if kind is Tensor or kind is torch.nn.Parameter or kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        return tensor
+    return tensor.as_subclass(Tensor)
 
 
 def _parts(result: Any) -> list[tuple[str, Any]] | None:

@@ -32,3 +32,9 @@ def test_the_process_is_as_before(verdict_of):
     assert before == (
         torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), torch.is_autocast_enabled("cpu")
     )  # fmt: skip
+
+
+def test_other_numbers_that_are_refused_are_no_matter_of_the_context(verdict_of):
+    outcome = verdict_of("operators.objects.takes_numbers_near_the_first", "context")
+    assert outcome.outcome == "passed"
+    assert "by the recipes of the sample are refused: ValueError: too far away" in outcome.fields["notes"]["0"][0]

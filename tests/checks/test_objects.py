@@ -128,3 +128,9 @@ def test_a_keyword_of_the_sample_does_not_undo_that_of_the_variant(outcomes):
     text = spec("forgetful", TENSOR, variant).replace("}] }]", "}], kwargs = { inplace = false } }]")
     (outcome,) = outcomes(text, checks=("variants",), dtypes=("float64",)).values()
     assert outcome.outcome == "failed"
+
+
+@BOTH
+def test_outputs_with_operators_of_their_own_are_tensors_of_torch(outcomes, dtype):
+    text = spec("as_rotation", TENSOR, "supports = { out = false, batched_grad = true }")
+    assert wrong(outcomes(text, dtypes=(dtype, "float16"))) == {}

@@ -114,6 +114,11 @@ def test_a_disclaimed_out_that_exists_fails(verdict_of):
     assert "out= is disclaimed, but accepted" in outcome.reason
 
 
+@pytest.mark.parametrize("keys", ["", NO_OUT])
+def test_an_out_that_a_function_of_any_keywords_passes_on_is_none_of_its_own(verdict_of, keys):
+    assert verdict_of("operators.objects.takes_any_keywords", "variants", keys=keys).outcome == "passed"
+
+
 @BOTH
 def test_an_out_that_is_answered_by_not_implemented_is_refused(verdict_of, dtype):
     samples = "samples = [{ args = [{ shape = [2, 3] }, { shape = [3] }] }]"

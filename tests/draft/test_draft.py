@@ -78,6 +78,11 @@ class TestRevise:
         assert own.dtypes()["forward"] == ["float16", "bfloat16", "float32", "complex"]
         assert "# No forward pass in float64: values have the precision of float32\n" in own.toml()
 
+    def test_that_a_higher_derivative_is_too_coarse_says_nothing_about_a_dtype(self):
+        own, remedy = draft(), {"key": "dtypes.forward", "write": "-float64"}
+        assert not own.revise({**record("rev_over_rev", remedy=remedy), "outcome": "inconclusive"})
+        assert own.revise({**record("backward", remedy=remedy), "outcome": "inconclusive"})
+
     def test_each_reason_of_dtypes_that_are_left_out_has_a_comment(self):
         own = draft()
         for name, why in (

@@ -152,5 +152,15 @@ def test_examples_in_documentation_are_calls(name, call):
     assert first == call
 
 
+def test_examples_may_be_those_of_forward(monkeypatch):
+    def forward(self, x):
+        """>>> _ = Scale(2)(torch.rand(2, 4))"""
+        return x
+
+    monkeypatch.setattr(Scale, "forward", forward)
+    shapes = [call["args"][0]["shape"] for (call, _) in examples(NAMES[0], ("torch", __name__))]
+    assert [2, 4] in shapes or shapes == [[2, 3]]
+
+
 def test_without_examples_there_are_no_calls():
     assert examples("torch.sin", ("torch",)) == []

@@ -8,6 +8,7 @@ import pytest
 import torch
 from operators import modules
 
+from opcheck.draft import guess
 from opcheck.draft.attempt import OUT_OF_SIGHT, Refused
 from opcheck.draft.guess import MOST_CONSTRUCTIONS, constructions
 from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR
@@ -220,6 +221,35 @@ def test_an_example_helps_where_guesses_do_not(monkeypatch):
     (sample, *_) = draft("operators.modules.needs_seven").samples
     (tensor,) = sample["args"]
     assert (tensor["shape"], sample["kwargs"]) == ([2, 7], {"how": "fast"})
+
+
+def of_pairs(x):
+    """Add up the products of all pairs of columns, of images only."""
+    if x.dim() != 4:
+        raise ValueError("expected images, of 4 dims")
+    total = torch.zeros((), dtype=x.dtype)
+    for one in range(x.shape[1]):
+        for other in range(one):
+            total = total + (x[:, one] * x[:, other]).sum()
+    return total
+
+
+def test_a_sample_without_a_graph_is_tried_with_larger_sizes(monkeypatch):
+    monkeypatch.setattr(modules, "of_pairs", of_pairs, raising=False)
+    monkeypatch.setattr(of_pairs, "__module__", "operators.modules")
+    monkeypatch.setattr(guess, "COMMON", ((1, 1, 6, 6),))
+    own = draft("operators.modules.of_pairs")
+    assert own.has_backward
+    assert own.samples[0]["args"][0]["shape"] == [2, 2, 6, 6]
+
+
+def test_an_operator_of_complex_numbers_is_called_with_such(monkeypatch):
+    def imaginary(x):
+        return x.imag + x.real
+
+    monkeypatch.setattr(modules, "imaginary", imaginary, raising=False)
+    monkeypatch.setattr(imaginary, "__module__", "operators.modules")
+    assert draft("operators.modules.imaginary").has_backward
 
 
 def test_what_writes_to_its_argument_is_not_random(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from opcheck.draft.parameter import TENSOR
-from opcheck.draft.signature import parameters_of
+from opcheck.draft.signature import parameters_of, parameters_of_constructor
 
 
 class Attention(torch.autograd.Function):
@@ -34,3 +34,24 @@ def test_apply_is_documented_by_its_function_and_its_forward():
 def test_a_function_of_torch_has_the_parameters_of_its_schemas():
     first, *_ = parameters_of(torch.add, "torch.add")
     assert [(one.name, one.required) for one in first] == [("self", True), ("other", True), ("alpha", False)]
+
+
+class Scale(torch.nn.Module):
+    def __init__(self, shape: tuple[int, ...], factor: float = 2.0):
+        super().__init__()
+
+
+class Passes(Scale):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+class Plain(Scale):
+    def __init__(self):
+        super().__init__((2,))
+
+
+def test_what_a_constructor_passes_on_is_what_that_of_its_base_takes():
+    assert [one.name for one in parameters_of_constructor(Passes)] == ["shape", "factor"]
+    assert parameters_of_constructor(Plain) == []
+    assert [one.name for one in parameters_of_constructor(torch.nn.Linear)][:2] == ["in_features", "out_features"]

@@ -33,6 +33,15 @@ def test_what_would_have_too_many_elements_is_divided_by_more():
     assert first == {"args": [{"shape": [2, 3, 6]}]}  # not 8 by 3 by 8 elements
 
 
+def test_many_small_sizes_are_divided_where_nothing_else_helps():
+    example = {"args": [{"shape": [2, 3, 5, 7, 11]}]}
+    assert all(map(is_small, smaller(example)))
+    assert next(smaller(example))["args"] == [{"shape": [2, 2, 2, 2, 2]}]
+    endless = {"args": [{"shape": [2] * 6}]}
+    assert list(smaller(endless)) == []
+    assert chosen([[], [{"args": [1]}]]) == [[{"args": [1]}]]
+
+
 def test_small_numbers_stay_and_indices_stay_in_range():
     call = {"args": [{"shape": [100, 3]}, {"shape": [50], "dtype": "int64", "low": 0, "high": 100}, 1, 7]}
     ways = list(smaller(call))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.draft.target import names, resolve_either
+from opcheck.draft.target import modules_in, names, resolve_either
 from opcheck.samples.resolve import Unresolved
 
 OURS = ("torch", "operators")
@@ -111,6 +111,12 @@ def test_what_a_function_calls_is_tested_with_it_unless_it_is_named(tmp_path, mo
 
 def test_objects_whose_attributes_raise_are_no_operators():
     assert "torch.sin" in names("torch", ("torch",))  # torch.classes makes a class of any attribute, or raises
+
+
+def test_a_package_says_which_modules_are_in_it():
+    (line,) = modules_in("torch.distributions")
+    assert line.startswith("try a module in it: torch.distributions.bernoulli, ")
+    assert modules_in("torch.distributions.bernoulli") == []
 
 
 def test_a_class_without_forward_is_refused():

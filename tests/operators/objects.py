@@ -108,3 +108,32 @@ def clamped(x: Tensor, inplace: bool = False) -> Tensor:
 def forgetful(x: Tensor, inplace: bool = False) -> Tensor:
     """In place by a keyword, with other values."""
     return x.mul_(3.0) if inplace else x * 2.0
+
+
+class Rotation(Tensor):
+    """A tensor whose operators are those of a group."""
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        raise AssertionError("rotations are composed with rotations")
+
+    def mul_(self, other: Tensor) -> Tensor:
+        raise AssertionError("rotations are composed with rotations")
+
+    add_ = mul_
+
+
+def as_rotation(x: Tensor) -> Rotation:
+    return torch.sin(x).as_subclass(Rotation)
+
+
+def takes_any_keywords(x: Tensor, **keywords: Tensor) -> Tensor:
+    return 2 * torch.sin(x, **keywords)
+
+
+NEAR: dict[torch.dtype, Tensor] = {}
+
+
+def takes_numbers_near_the_first(x: Tensor) -> Tensor:
+    if bool((x - NEAR.setdefault(x.dtype, x.detach().clone())).abs().max() > 0.01):
+        raise ValueError("too far away")
+    return x * x

@@ -25,12 +25,13 @@ from opcheck.checks.plain_torch import CALL, GRADIENTS, VALUES, asserted
 from opcheck.checks.relations import Row, at_once, both, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
-from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.checks.verdict import HOLDS, Verdict, fails, noted
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.objection import objection
 from opcheck.samples.modules import ModuleCall, evaluating
 from opcheck.samples.watched import Watched
+from opcheck.text import one_line
 
 AT_ONCE = 20
 """How many calls each of several threads makes."""
@@ -156,7 +157,13 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
     """Compare two calls that overlap, and one of the tensors of the second, changed in place to those of the first."""
     other = subject.elsewhere()
     with all_of(around.values()):
-        first = Call.of(other)
+        first = tried(lambda: Call.of(other))
+    if isinstance(first, Exception):
+        refusal = tried(lambda: other.outputs)
+        if not isinstance(refusal, Exception):
+            raise first
+        yield noted([f"other numbers by the recipes of the sample are refused: {one_line(refusal)}"])
+        return
     outputs = Watched.all("output", first.outputs)
     second = Call.of(subject)
     yield _as_returned(outputs, OVERWRITTEN)
