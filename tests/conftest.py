@@ -75,11 +75,11 @@ def outcomes(tmp_path: Path) -> Outcomes:
     from opcheck.settings import Settings
     from opcheck.spec.device_profile import profiles
 
-    def run_spec(text: str, *, overrides: dict | None = None, **selection: tuple[str, ...]) -> dict:
+    def run_spec(text: str, *, seed: int = 0, overrides: dict | None = None, **selection: tuple[str, ...]) -> dict:
         path = tmp_path / "spec.toml"
         path.write_text(text)
         settings = Settings(modules=("torch", "operators"))
-        cases = plan(load([path], settings), [profiles()["cpu"]], Selection(**selection))
+        cases = plan(load([path], settings), [profiles()["cpu"]], Selection(**selection), seed)
         session = RunSession(settings, **(overrides or {}))
         return {case.id: run(case, session) for case in cases}
 

@@ -8,7 +8,7 @@ too large to be told apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from opcheck.checks.arguments import defaults_of, names_of
 from opcheck.checks.choices import choices_of
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import Truth, by_reference, on_cpu
+from opcheck.checks.verdict import Verdict
 from opcheck.derivatives import Disagreement, Request, TooLarge, tried
 from opcheck.derivatives.autodiff import Primal, vjp
 from opcheck.derivatives.comparison import Comparison
@@ -29,7 +30,7 @@ from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.objection import derivative_named
 from opcheck.derivatives.point import Point
 from opcheck.planning.expectations import expectations_about, holding_in, is_about
-from opcheck.samples.derive import Change, Derived, Keywords, derived, in_turn, keeps_ties, room_of
+from opcheck.samples.derive import Change, Derived, Keywords, derived, in_turn, keeps_ties, lengthened, room_of
 from opcheck.samples.realize import parameter_elements
 from opcheck.samples.results import with_gradient
 from opcheck.spec.claims import WAYS, Way
@@ -87,7 +88,25 @@ def attempts(
     fail: what they tell, or do not, is no answer for others.
     """
     key = "changes", thorough, frozenset(ways), tuple(one.name for one in context.samples)
-    changes: dict[str, list[Sequence[Change]]] = context.memo.once(key, lambda: _changes(context, thorough, ways))
+    changes: Changes = context.memo.once(key, lambda: _changes(context, thorough, ways))
+    yield from _attempted(context, changes[sample.name])
+
+
+def long_sums(context: Context, sample: Sample) -> Iterator[tuple[Derived, Attempt]]:
+    """Yield the samples derived from a written one in which sums are long, each with what becomes of a call.
+
+    They have twice the terms after which a sum of ones in the dtype of the case grows no more, and some more. Each
+    change is the turn of one of the written samples.
+    """
+    size = int(4 / torch.finfo(context.dtype).eps) + 15
+    each = ([(one, other) for other in lengthened(one, size)] for one in context.samples)
+    names = tuple(one.name for one in context.samples)
+    turns: Changes = context.memo.once(("long", names), lambda: dict(zip(names, in_turn([*each]), strict=True)))
+    yield from _attempted(context, turns[sample.name])
+
+
+def _attempted(context: Context, turns: Sequence[Sequence[Change]]) -> Iterator[tuple[Derived, Attempt]]:
+    """Make changes, each to the first of several samples at which it tells anything."""
 
     def each(written: Sample, one: Derived) -> Generator[tuple[Derived, Attempt], None, bool]:
         context.note(f"sample {written.name} with {one.what}")
@@ -99,13 +118,17 @@ def attempts(
             tells |= yield from each(written, other)
         return tells
 
-    for change in changes[sample.name]:
+    for change in turns:
         for written, one in change:
             if (yield from each(written, one)):
                 break
 
 
-def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> dict[str, list[Sequence[Change]]]:
+Changes = dict[str, list[Sequence[Change]]]
+"""What is derived from each of the written samples, by its name, each with what to try in its place."""
+
+
+def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes:
     """Return what is derived from each of the written samples, by its name, each with what to try in its place."""
     operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
     call = context.memo.once("keywords", lambda: _keywords(operator, path, (one.kwargs for one in samples)))
@@ -298,6 +321,13 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
     request = Request(subject.function, subject.leaves, numbers, leaf_names=subject.leaf_names)
     bad = memory_of_cotangents(point.along_one, request, memories, 1e-6)
     return Look("hold") if bad is None else Look("cotangent", bad.text.partition("\n")[2], bad)
+
+
+def at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, words: Sequence[str] = ()) -> Verdict:
+    """Return what a check objects to at a derived sample, or at a smaller one, as a verdict on the written one."""
+    title = f"derived: {one.what}: {check}: {verdict.title.removeprefix(f'{check}: ')}"
+    lines = [*words, f"add this sample: {sample.toml()}", f"realized: {verdict.realized}", verdict.detail]
+    return replace(verdict, title=title, detail="\n".join(lines), at=(check, sample))
 
 
 def _constructor(context: Context) -> tuple[Construction | None, Keywords | None]:

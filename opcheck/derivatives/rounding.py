@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from math import inf
 from typing import Generic, TypeVar
 
 import torch
@@ -330,7 +331,15 @@ class Deviation:
         ]
         if entries:
             lines.append(f"{len(entries):,} of {self.count:,} entries are wrong by themselves")
-        return lines + [self.factor(at) for at in range(self.count, len(self.values)) if self.wrong[at]]
+        return lines + self.factors()
+
+    def factors(self, most: float = inf) -> list[str]:
+        """Return the tensors that are off as a whole, each with its factor.
+
+        most: how much may be allowed, relative to what is right, for a factor to be told.
+        """
+        telling = self.wrong & (self.allowed <= most * self.exact.value.abs())
+        return [self.factor(at) for at in range(self.count, len(self.values)) if telling[at]]
 
     def factor(self, at: int) -> str:
         """Return by which factor a tensor is off, as a whole."""

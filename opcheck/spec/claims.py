@@ -55,7 +55,7 @@ DtypeClaims = Annotated[Dtypes, BeforeValidator(in_full, json_schema_input_type=
 """The key `dtypes` of an operator."""
 
 Jacobian = Literal["full", "projected", "auto"]
-Way = Literal["size", "empty", "rank", "broadcast", "value", "integer", "mask", "layout", "keyword", "dtype"]
+Way = Literal["size", "empty", "rank", "broadcast", "value", "integer", "mask", "layout", "keyword", "dtype", "sum"]
 """A respect in which opcheck varies samples by itself."""
 WAYS: tuple[Way, ...] = get_args(Way)
 Order = Literal["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"]

@@ -15,8 +15,8 @@ PAIR = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3] }] }]"
 NO_DOUBLE = 'dtypes = ["float32", "bfloat16", "float16", "complex64"]'
 
 
-def judged(outcomes, name, keys="", samples="samples = [{ args = [{ shape = [2, 3], low = 0.5 }] }]"):
-    found = outcomes(f'[[operator]]\nname = "{name}"\n{keys}\n{samples}\n', checks=(CHECK,))
+def judged(outcomes, name, keys="", samples="samples = [{ args = [{ shape = [2, 3], low = 0.5 }] }]", seed=0):
+    found = outcomes(f'[[operator]]\nname = "{name}"\n{keys}\n{samples}\n', seed=seed, checks=(CHECK,))
     return {outcome.dtype: outcome for outcome in found.values()}
 
 
@@ -196,9 +196,51 @@ class TestWhatIsTested:
         assert {outcome.outcome for outcome in found.values()} == {"passed"}
 
 
+class TestLongSums:
+    WEIGHED = "samples = [{ args = [{ shape = [2, 3] }, { shape = [] }] }]"
+    PLAIN = "samples = [{ args = [{ shape = [2, 3] }] }]"
+    KEYS = "supports = { forward_ad = false }"
+
+    @pytest.mark.parametrize(
+        ("name", "samples", "words"),
+        [
+            ("ScaledByOneInHalf.apply", WEIGHED, "the gradient of factor as a whole is 0."),
+            ("added_one_by_one", PLAIN, "output 0 as a whole is 0."),
+        ],
+    )
+    @pytest.mark.parametrize(("dtype", "size"), [("float16", 4111), ("bfloat16", 527)])
+    def test_one_that_no_longer_grows_is_caught_and_shrunk(self, verdict_of, name, samples, words, dtype, size):
+        found = verdict_of(f"operators.coarse.{name}", CHECK, dtype, self.KEYS, samples)
+        assert found.outcome == "failed"
+        assert f" -> {size}: low_precision_grad: in {dtype}, where sums are long, {words}" in found.reason
+        assert " holds where " in found.message
+        assert "add this sample: { args = [{ shape = [" in found.message
+
+    @pytest.mark.parametrize(("name", "samples"), [("ScaledByOne.apply", WEIGHED), ("torch.sum", PLAIN)])
+    def test_one_in_single_precision_passes_and_is_counted(self, outcomes, name, samples):
+        path = name if name.startswith("torch.") else f"operators.coarse.{name}"
+        for seed in range(5):
+            found = judged(outcomes, path, self.KEYS, samples, seed)
+            assert {outcome.outcome for outcome in found.values()} == {"passed"}
+            assert found["bfloat16"].fields["derived"]["hold"] >= 2
+            assert "derived" not in found["float32"].fields
+
+    @pytest.mark.parametrize("more", ['vary = ["size"]', "vary = false"])
+    def test_a_sample_may_not_vary_in_it(self, outcomes, more):
+        samples = self.PLAIN.replace("}] }", f"}}], {more} }}")
+        found = judged(outcomes, "operators.coarse.added_one_by_one", self.KEYS, samples)
+        assert {outcome.outcome for outcome in found.values()} == {"passed"}
+
+    def test_values_beyond_the_range_of_the_dtype_tell_nothing(self, outcomes):
+        samples = "samples = [{ args = [{ shape = [2, 3] }], kwargs = { ord = 0.5 } }]"
+        found = judged(outcomes, "torch.linalg.vector_norm", "", samples)["float16"]
+        assert found.outcome == "passed"
+        assert found.fields["derived"]["untold"] >= 1
+
+
 class TestMixedDtypes:
     SAMPLES = "samples = [{ args = [{ shape = [5, 3] }, { shape = [3], low = 1.5 }] }]"
-    KEYS = "supports = { forward_ad = false }"
+    KEYS = 'supports = { forward_ad = false }\nvary = ["dtype"]'
 
     @pytest.mark.parametrize(
         ("name", "words"),
@@ -218,7 +260,9 @@ class TestMixedDtypes:
         assert {outcome.outcome for outcome in found.values()} == {"passed"}
         assert found["bfloat16"].fields["derived"] == {"hold": 1}
         assert "derived" not in found["float32"].fields
-        refused = judged(outcomes, "torch.mv", "", "samples = [{ args = [{ shape = [2, 3] }, { shape = [3] }] }]")
+        refused = judged(
+            outcomes, "torch.mv", 'vary = ["dtype"]', "samples = [{ args = [{ shape = [2, 3] }, { shape = [3] }] }]"
+        )
         assert refused["bfloat16"].outcome == "passed"
         assert refused["bfloat16"].fields["derived"] == {"refused": 1}
 

@@ -1,5 +1,8 @@
 """Operators that are wrong in coarse dtypes alone, each beside one that does the same rightly."""
 
+from collections.abc import Callable
+from functools import reduce
+
 import torch
 from torch import Tensor
 
@@ -307,6 +310,31 @@ def weighed_roundly(x: Tensor, weight: Tensor) -> Tensor:
 def weighed_twice_if_mixed(x: Tensor, weight: Tensor) -> Tensor:
     """The same, but with the square of a weight in another dtype."""
     return x * weight if weight.dtype == x.dtype else x * weight**2
+
+
+def added_one_by_one(x: Tensor) -> Tensor:
+    """The sum of all elements, in the dtype that they have."""
+    return reduce(torch.add, x.flatten().unbind())
+
+
+def scaled_by_one(add_up: Callable[[Tensor], Tensor]) -> type[torch.autograd.Function]:
+    """x times a factor of rank 0, whose gradient is a sum."""
+
+    class ScaledByOne(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.save_for_backward(x, factor)
+            return x * factor
+
+        @staticmethod
+        def backward(ctx, v):
+            x, factor = ctx.saved_tensors
+            return v * factor, add_up(v * x).to(factor)
+
+    return ScaledByOne
+
+
+ScaledByOne, ScaledByOneInHalf = scaled_by_one(torch.sum), scaled_by_one(added_one_by_one)
 
 
 def in_single(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from opcheck.checks.jacobian.compare import compared as jacobian
-from opcheck.checks.looks import FIRST, PLAIN, SECOND, Answer, Look, attempt, attempts, memories_of
+from opcheck.checks.looks import FIRST, PLAIN, SECOND, Answer, Look, at_derived, attempt, attempts, memories_of
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
@@ -122,15 +122,8 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
         if verdict.is_failure or verdict.blocked:  # by what does not hold there either: that is wrong as well
             root = verdict.root or verdict
             own = replace(verdict, title=root.title, blocked="", root=None)
-            return _at_derived(one, own, verdict.blocked or answer, candidate, shown)
+            return at_derived(one, own, verdict.blocked or answer, candidate, shown)
     return None
-
-
-def _at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, words: Sequence[str] = ()) -> Verdict:
-    """Return what a check objects to at a derived sample, or at a smaller one, as a verdict on the written one."""
-    title = f"derived: {one.what}: {check}: {verdict.title.removeprefix(f'{check}: ')}"
-    lines = [*words, f"add this sample: {sample.toml()}", f"realized: {verdict.realized}", verdict.detail]
-    return replace(verdict, title=title, detail="\n".join(lines), at=(check, sample))
 
 
 def _respect_of(context: Context, written: Sample, other: Sample) -> frozenset[object]:
@@ -174,7 +167,7 @@ def _besides(context: Context, written: Sample, one: Derived) -> Verdict | None:
             continue
         wrong = verdict(name, one.sample)
         if wrong.is_failure and not wrong.refused and verdict(name, written).passed:
-            return _at_derived(one, wrong, name, one.sample)
+            return at_derived(one, wrong, name, one.sample)
     return None
 
 

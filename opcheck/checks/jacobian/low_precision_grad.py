@@ -4,22 +4,26 @@ Both modes are compared with exact results for the same numbers (see truth.py), 
 dtype and from the condition of each result (see derivatives/rounding.py). Where a differentiable reference exists, the
 field's own rule holds beside it: the error is at most `times` that of the reference in the same dtype.
 
-Where samples may vary, the same bound holds for the same numbers with all inputs but the first in float32, as
-parameters often are, if the operator takes them.
+Where samples may vary, the same bound holds in half precision for the same numbers with all inputs but the first in
+float32, as parameters often are, if the operator takes them; and many times that bound for results as a whole, of
+samples in which sums are long. A kernel has to add up in single precision.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
+from time import perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Tensors, as_they_are, push
+from opcheck.checks.looks import SLOW, Answer, Attempt, at_derived, attempt, long_sums
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.raw_gradients import raw_gradients
 from opcheck.checks.relations import NO_GRAPH
@@ -37,8 +41,18 @@ from opcheck.checks.truth import (
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, first_failure, remedy
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
-from opcheck.derivatives.rounding import Computation, Moved, mismatch, rounding_unit
+from opcheck.derivatives.rounding import Computation, mismatch, rounding_unit
+from opcheck.planning.case import Case
+from opcheck.samples.derive import Derived, smallest
+from opcheck.spec.library import Sample
 from opcheck.text import one_line
+
+HALF = (torch.float16, torch.bfloat16)
+FAR_OFF = 8
+"""How many times what rounding explains a long sum may be off: by far less than one that no longer grows."""
+WELL_CONDITIONED = 3
+"""How many roundings of a result explain what rounding does to a sum of numbers of one sign. It is more where sums
+cancel out: then it is not a sum that is too small."""
 
 
 def check(context: Context) -> Iterator[Verdict]:
@@ -62,15 +76,10 @@ def _judge(tally: Tally, subject: Subject) -> Verdict:
     if not all(any(map(torch.numel, tensors)) for tensors in (subject.leaves, outputs)):
         return tally.untested("inputs or outputs are empty")
     tangents = forward_tangents(subject)
-    wide, wide_tangents = _wide(call.cotangents), _wide(tangents)
-
-    def exactly(other: Subject, move: Moved) -> Parts:
-        return first_order(other, map(move, wide), tuple(map(move, wide_tangents)))
-
     got = _tried(subject, call, tangents)
     if isinstance(got, Verdict):
         return got
-    exact = truth.computation(exactly)
+    exact = _computed(truth, call.cotangents, tangents)
     right = tried(lambda: exact.right)
     if isinstance(right, Exception):
         return cannot(f"low_precision_grad: {truth.source} would tell what is right, but raises {one_line(right)}")
@@ -84,16 +93,84 @@ def _judge(tally: Tally, subject: Subject) -> Verdict:
         own = tried(lambda: first_order(other, call.cotangents, tangents))
         reference = None if isinstance(own, Exception) else own
     verdict = first_failure(_verdicts(subject, truth, exact, got, reference))
-    if not verdict.passed:
+    if not verdict.passed or subject.context.dtype not in HALF or subject.context.derive == "none":
         return verdict
+    counts = Counter[str]()
+    for said in _varied(subject, truth, exact, call.cotangents, tangents):
+        if isinstance(said, Verdict):
+            return said
+        counts[said] += 1
+    return replace(verdict, fields={**verdict.fields, "derived": dict(counts)}) if counts else verdict
+
+
+def _varied(
+    subject: Subject, truth: Truth, exact: Computation[Parts], cotangents: Tensors, tangents: Tensors
+) -> Iterator[Verdict | Answer]:
+    """Yield what is wrong where a sample varies in the ways of half precision, or what becomes of that."""
     others = _mixed(subject)
-    return _beside_float32(others, truth, exact, call.cotangents, tangents) if others else verdict
+    if others is not None:
+        yield _beside_float32(others, truth, exact, cotangents, tangents)
+    for one, made in long_sums(subject.context, subject.sample):
+        said = _of_long_sums(made)
+        yield _made_smaller(subject, one, made, said) if isinstance(said, Verdict) else said
+
+
+def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict) -> Verdict:
+    """Return the verdict on the smallest sample that is wrong as well; none is looked for if that is expected."""
+    if subject.expected:
+        return at_derived(one, wrong, subject.check, one.sample)
+
+    def said(sample: Sample) -> Verdict | Answer:
+        return _of_long_sums(attempt(subject.context, made.written, sample))
+
+    def look(sample: Sample) -> str:
+        answer = said(sample)
+        return "wrong" if isinstance(answer, Verdict) else answer
+
+    sample, words = smallest(one, made.written, look, "wrong")
+    again = said(sample)
+    return at_derived(one, again if isinstance(again, Verdict) else wrong, subject.check, sample, words)
+
+
+def _of_long_sums(made: Attempt) -> Verdict | Answer:
+    """Return what is wrong where sums are long, or what becomes of that.
+
+    All that is added up has one sign, and a result counts as a whole: a sum in the dtype of the case itself no longer
+    grows, and is off by many times what rounding explains. Without a graph, or what is right, nothing is told.
+    """
+    if made.answer is not None:
+        return made.answer
+    assert made.subject is not None
+    subject = made.subject
+    truth = tried(lambda: truth_of(subject))
+    if not isinstance(truth, Truth):
+        return "untold"
+    began = perf_counter()
+    with torch.enable_grad():
+        call = Call.of(subject, as_they_are(subject))
+    cotangents, tangents = (tuple(map(torch.abs, own)) for own in (call.cotangents, forward_tangents(subject)))
+    got = tried(lambda: first_order(subject, cotangents, tangents))
+    exact = _computed(truth, cotangents, tangents)
+    if isinstance(got, Exception) or isinstance(tried(lambda: exact.right), Exception):
+        return "refused in backward"
+    if perf_counter() - began > SLOW:
+        return "slow"
+    if not all(bool(result.isfinite().all()) for results in got.values() for result in results):
+        return "untold"  # beyond the range of the dtype
+    named, exact = names_of_parts(subject), replace(exact, sides=FAR_OFF * exact.sides)
+    for part in exact.right:
+        off = exact.deviation(itemgetter(part), got[part], named[part], _stated(subject.case))
+        factors = [] if off is None else off.factors(most=WELL_CONDITIONED * FAR_OFF * rounding_unit(exact.dtype))
+        if factors:
+            title = f"low_precision_grad: in {subject.case.dtype}, where sums are long, {factors[0]}"
+            verdict = fails(title, "\n".join([*factors[1:], f"compared with {truth.source}, for the same numbers"]))
+            return replace(verdict, realized=subject.inputs.describe())
+    return "hold"
 
 
 def _mixed(subject: Subject) -> Subject | None:
     """Return the operator at the same numbers, with all inputs but the first in float32. None if that is no change."""
-    is_half = subject.context.dtype in (torch.float16, torch.bfloat16)
-    if not is_half or "dtype" not in subject.sample.vary or subject.context.derive == "none":
+    if "dtype" not in subject.sample.vary:
         return None
 
     def widened(item: Any) -> Any:
@@ -108,11 +185,11 @@ def _mixed(subject: Subject) -> Subject | None:
 
 def _beside_float32(
     subject: Subject, truth: Truth, exact: Computation[Parts], cotangents: Tensors, tangents: Tensors
-) -> Verdict:
-    """Return what is wrong where dtypes are mixed. What the operator refuses is counted."""
+) -> Verdict | Answer:
+    """Return what is wrong where dtypes are mixed, or what becomes of that."""
     got = tried(lambda: first_order(subject, cotangents, tangents))
     if isinstance(got, Exception):
-        return replace(HOLDS, fields={"derived": {"refused": 1}})
+        return "refused"
     for raw in raw_gradients(subject.function(*subject.leaves), subject.leaves):
         if raw.gradient.dtype != raw.dtype == torch.float32:
             return fails(
@@ -121,7 +198,7 @@ def _beside_float32(
             )
     verdict = first_failure(_verdicts(subject, truth, exact, got, None))
     if verdict.passed:
-        return replace(HOLDS, fields={"derived": {"hold": 1}})
+        return "hold"
     return replace(verdict, detail=f"{verdict.detail}\nthe first input is in {subject.case.dtype}, others in float32")
 
 
@@ -132,6 +209,12 @@ def _unknown(subject: Subject) -> Verdict:
         "differentiable reference",
         'name one, as in reference = { target = "mylib.eager", differentiable = true }',
     )
+
+
+def _computed(truth: Truth, cotangents: Tensors, tangents: Tensors) -> Computation[Parts]:
+    """Return the exact results for cotangents and tangents."""
+    wide, wide_tangents = _wide(cotangents), _wide(tangents)
+    return truth.computation(lambda other, move: first_order(other, map(move, wide), tuple(map(move, wide_tangents))))
 
 
 def _wide(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -159,16 +242,20 @@ def _verdicts(
 ) -> Iterator[Verdict]:
     """Compare part by part: with what is exact, then with what the reference gives in the same dtype."""
     case, named = subject.case, names_of_parts(subject)
-    own = case.claims.value_tolerance(case.check, case.dtype)  # if the spec states any, they are the last word
-    tolerance = None if own.atol is None and own.rtol is None else (own.atol or 0.0, own.rtol or 0.0)
     for part, right in exact.right.items():
         if why := mismatch(got[part], right, named[part]):
             yield fails(f"low_precision_grad: other shapes than those of {truth.source}: {why}")
-        off = exact.deviation(itemgetter(part), got[part], named[part], tolerance)
+        off = exact.deviation(itemgetter(part), got[part], named[part], _stated(case))
         if off is not None:
             lines = [*off.lines(), f"compared with {truth.source}, for the same numbers"]
             yield fails(f"low_precision_grad: in {case.dtype}, {off.headline()}", "\n".join(lines))
         yield _like_reference(subject, vector(right), got[part], reference[part], part) if reference else HOLDS
+
+
+def _stated(case: Case) -> tuple[float, float] | None:
+    """Return atol and rtol if the spec states any: they are the last word."""
+    own = case.claims.value_tolerance(case.check, case.dtype)
+    return None if own.atol is None and own.rtol is None else (own.atol or 0.0, own.rtol or 0.0)
 
 
 def _like_reference(subject: Subject, value: Tensor, got: Tensors, reference: Tensors, part: str) -> Verdict:

@@ -15,14 +15,15 @@ from opcheck.samples.derive.change import Derived, Keywords, Scope
 from opcheck.samples.derive.keywords import by_keyword
 from opcheck.samples.derive.layouts import by_layout
 from opcheck.samples.derive.shrink import smallest
-from opcheck.samples.derive.sizes import TOGETHER, by_broadcast, by_emptiness, by_rank, by_size, keeps_ties
+from opcheck.samples.derive.sizes import TOGETHER, by_broadcast, by_emptiness, by_length, by_rank, by_size, keeps_ties
 from opcheck.samples.derive.values import ELEMENTS, by_dtype, by_integer, by_mask, by_value
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 
 __all__ = [
-    "LARGEST", "SIZES", "Change", "Derived", "Keywords", "derived", "in_turn", "keeps_ties", "room_of", "smallest"
+    "LARGEST", "SIZES", "Change", "Derived", "Keywords", "derived", "in_turn", "keeps_ties", "lengthened", "room_of",
+    "smallest",
 ]  # fmt: skip
 
 SIZES = (1, 2, 16, 17, 33, 64, 128, 256, 257, 520, 1031)
@@ -82,6 +83,13 @@ def derived(
     room = room_of(sample)
     for one in chain(wanted, pairs):
         yield from _within(one.called(sample.name), room)
+
+
+def lengthened(sample: Sample, size: int) -> Iterator[Derived]:
+    """Yield the samples derived from a written one in which one size is a large one, so that sums are long."""
+    if "sum" in sample.vary and all(recipe.layout == "strided" for recipe in sample.tensors):
+        for one in by_length(sample, Scope((size,), (), (), Keywords())):
+            yield from _within(one.called(sample.name), room_of(sample))
 
 
 Change = tuple[Sample, Derived]

@@ -11,6 +11,9 @@ from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import mapped
 
+STATED = {"values", "low", "high", "mean", "std", "exclude", "contains", "structure", "through"}
+"""What a recipe says of its numbers."""
+
 
 @dataclass(frozen=True)
 class Derived:
@@ -108,3 +111,8 @@ def is_integer(recipe: Tensor) -> bool:
     """Tell whether a recipe is about whole numbers, whatever the dtype of the case."""
     name = recipe.dtype
     return name is not None and (name == "integer" or name.startswith(("int", "uint")))
+
+
+def is_free(recipe: Tensor) -> bool:
+    """Tell whether any numbers of the dtype of the case will do."""
+    return recipe.dtype is None and not recipe.model_fields_set & STATED

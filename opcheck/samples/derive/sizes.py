@@ -8,7 +8,17 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from opcheck.samples.derive.change import Derived, Others, Scope, changed, has_indices, rank_of, updated, with_one
+from opcheck.samples.derive.change import (
+    Derived,
+    Others,
+    Scope,
+    changed,
+    has_indices,
+    is_free,
+    rank_of,
+    updated,
+    with_one,
+)
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
@@ -121,6 +131,19 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     row = max(sample.tensors, key=lambda recipe: recipe.numel).sizes[-1:] if own else ()
     if rank > 1 and row and row[0] in own and ROW not in scope.sizes:
         yield from _alone(sample, [(row[0], ROW)], scope)
+
+
+def by_length(sample: Sample, scope: Scope) -> Iterator[Derived]:
+    """Yield each size grown alone to each in scope, with numbers of one sign, if a spec says nothing else of them.
+
+    There sums are long and grow, so that those in a coarse dtype lose what is added last.
+    """
+    of_one_sign = changed(sample, _of_one_sign)
+    yield from _alone(of_one_sign, product(sorted(symbols(sample)), scope.sizes), scope)
+
+
+def _of_one_sign(recipe: Tensor) -> Tensor:
+    return updated(recipe, low=0.5, high=1.5) if is_free(recipe) else recipe
 
 
 def _alone(sample: Sample, sizes: Iterable[tuple[int, int]], scope: Scope) -> Iterator[Derived]:

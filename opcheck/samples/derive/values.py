@@ -7,12 +7,9 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from opcheck.samples.derive.change import Derived, Scope, changed, is_integer, updated, with_one
+from opcheck.samples.derive.change import Derived, Scope, changed, is_free, is_integer, updated, with_one
 from opcheck.spec.library import Sample
 from opcheck.spec.recipe import Tensor
-
-STATED = {"values", "low", "high", "mean", "std", "exclude", "contains", "structure", "through"}
-"""What a recipe says of its numbers."""
 
 ELEMENTS = (0.0, 12.0)
 """What elements are: of larger ones, most functions that grow fast make numbers that tell nothing."""
@@ -23,11 +20,6 @@ SMALLER = {1e3: 30.0}
 BOOLEAN = ("true", True), ("false", False)
 ADDITIVE = ("0", 0.0), ("-inf", -inf)
 """What a mask keeps and what it leaves out, in words and as its element."""
-
-
-def is_free(recipe: Tensor) -> bool:
-    """Tell whether any numbers of the dtype of the case will do."""
-    return recipe.dtype is None and not recipe.model_fields_set & STATED
 
 
 def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
