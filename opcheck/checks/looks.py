@@ -95,11 +95,9 @@ def attempts(
 def long_sums(context: Context, sample: Sample) -> Iterator[tuple[Derived, Attempt]]:
     """Yield the samples derived from a written one in which sums are long, each with what becomes of a call.
 
-    They have twice the terms after which a sum of ones in the dtype of the case grows no more, and some more. Each
-    change is the turn of one of the written samples.
+    Each change is the turn of one of the written samples.
     """
-    size = int(4 / torch.finfo(context.dtype).eps) + 15
-    each = ([(one, other) for other in lengthened(one, size)] for one in context.samples)
+    each = ([(one, other) for other in lengthened(one)] for one in context.samples)
     names = tuple(one.name for one in context.samples)
     turns: Changes = context.memo.once(("long", names), lambda: dict(zip(names, in_turn([*each]), strict=True)))
     yield from _attempted(context, turns[sample.name])

@@ -333,12 +333,15 @@ class Deviation:
             lines.append(f"{len(entries):,} of {self.count:,} entries are wrong by themselves")
         return lines + self.factors()
 
-    def factors(self, most: float = inf) -> list[str]:
+    def factors(self, most: float = inf, least: float = 0.0) -> list[str]:
         """Return the tensors that are off as a whole, each with its factor.
 
-        most: how much may be allowed, relative to what is right, for a factor to be told.
+        most: how much may be allowed for a factor to be told, relative to what is right.
+        least: by how much it is off, likewise.
         """
-        telling = self.wrong & (self.allowed <= most * self.exact.value.abs())
+        right = self.exact.value.abs()
+        off = (self.values - self.exact.value).abs()
+        telling = self.wrong & (self.allowed <= most * right) & ~(off < least * right)
         return [self.factor(at) for at in range(self.count, len(self.values)) if telling[at]]
 
     def factor(self, at: int) -> str:

@@ -50,6 +50,8 @@ from opcheck.text import one_line
 HALF = (torch.float16, torch.bfloat16)
 FAR_OFF = 8
 """How many times what rounding explains a long sum may be off: by far less than one that no longer grows."""
+LOST = 1 / 16
+"""The least share of a sum that is lost where it no longer grows. Less may be lost where numbers leave the range."""
 WELL_CONDITIONED = 3
 """How many roundings of a result explain what rounding does to a sum of numbers of one sign. It is more where sums
 cancel out: then it is not a sum that is too small."""
@@ -150,17 +152,17 @@ def _of_long_sums(made: Attempt) -> Verdict | Answer:
         call = Call.of(subject, as_they_are(subject))
     cotangents, tangents = (tuple(map(torch.abs, own)) for own in (call.cotangents, forward_tangents(subject)))
     got = tried(lambda: first_order(subject, cotangents, tangents))
+    if perf_counter() - began > SLOW:
+        return "slow"
     exact = _computed(truth, cotangents, tangents)
     if isinstance(got, Exception) or isinstance(tried(lambda: exact.right), Exception):
         return "refused in backward"
-    if perf_counter() - began > SLOW:
-        return "slow"
     if not all(bool(result.isfinite().all()) for results in got.values() for result in results):
         return "untold"  # beyond the range of the dtype
     named, exact = names_of_parts(subject), replace(exact, sides=FAR_OFF * exact.sides)
     for part in exact.right:
         off = exact.deviation(itemgetter(part), got[part], named[part], _stated(subject.case))
-        factors = [] if off is None else off.factors(most=WELL_CONDITIONED * FAR_OFF * rounding_unit(exact.dtype))
+        factors = [] if off is None else off.factors(WELL_CONDITIONED * FAR_OFF * rounding_unit(exact.dtype), LOST)
         if factors:
             title = f"low_precision_grad: in {subject.case.dtype}, where sums are long, {factors[0]}"
             verdict = fails(title, "\n".join([*factors[1:], f"compared with {truth.source}, for the same numbers"]))

@@ -15,7 +15,16 @@ from opcheck.samples.derive.change import Derived, Keywords, Scope
 from opcheck.samples.derive.keywords import by_keyword
 from opcheck.samples.derive.layouts import by_layout
 from opcheck.samples.derive.shrink import smallest
-from opcheck.samples.derive.sizes import TOGETHER, by_broadcast, by_emptiness, by_length, by_rank, by_size, keeps_ties
+from opcheck.samples.derive.sizes import (
+    LONG,
+    TOGETHER,
+    by_broadcast,
+    by_emptiness,
+    by_length,
+    by_rank,
+    by_size,
+    keeps_ties,
+)
 from opcheck.samples.derive.values import ELEMENTS, by_dtype, by_integer, by_mask, by_value
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
@@ -85,10 +94,10 @@ def derived(
         yield from _within(one.called(sample.name), room)
 
 
-def lengthened(sample: Sample, size: int) -> Iterator[Derived]:
+def lengthened(sample: Sample) -> Iterator[Derived]:
     """Yield the samples derived from a written one in which one size is a large one, so that sums are long."""
     if "sum" in sample.vary and all(recipe.layout == "strided" for recipe in sample.tensors):
-        for one in by_length(sample, Scope((size,), (), (), Keywords())):
+        for one in by_length(sample, Scope((LONG,), (), (), Keywords())):
             yield from _within(one.called(sample.name), room_of(sample))
 
 

@@ -30,7 +30,10 @@ BLOCKS = (128, 128, 64, 16, 8)
 """What all sizes of a sample become at once, as that of a block: of samples of rank 0, 1, 2, 3, and beyond."""
 ROW = 256
 """What the last dim becomes: without any left over of a block of any usual size."""
-SMALLER = {1031: 257, 128: 16, 64: 16}
+LONG = 4095
+"""How many terms a sum has that is long: one of ones no longer grows from 2,048 on in float16, and in bfloat16 if it is
+taken by vectors of eight."""
+SMALLER = {LONG: 527, 1031: 257, 128: 16, 64: 16}
 """What sizes are instead where these are too large."""
 LARGE = 256
 """A size above is varied downwards, too."""
