@@ -108,6 +108,13 @@ class Computation(Generic[T]):
         entries = slice(sum(map(len, exact.units)))  # without the lengths, which are zero where nothing is known
         return bool((exact.value.isfinite() & exact.condition.isfinite())[entries].any())
 
+    def lost(self, part: Callable[[T], Tensors], got: Tensors) -> float:
+        """Return by which share of it a tensor of some results is off as a whole, at most."""
+        exact = Exact.of(part(self.right), (), 1.0)
+        right, values = (lengths[-len(got) :] for lengths in (exact.value, exact.measured(got)))
+        shares = torch.where(right == 0, 0.0, (values - right) / right).abs()
+        return float(shares.max()) if len(got) else 0.0
+
     def deviation(
         self,
         part: Callable[[T], Tensors],
@@ -333,15 +340,12 @@ class Deviation:
             lines.append(f"{len(entries):,} of {self.count:,} entries are wrong by themselves")
         return lines + self.factors()
 
-    def factors(self, most: float = inf, least: float = 0.0) -> list[str]:
+    def factors(self, most: float = inf) -> list[str]:
         """Return the tensors that are off as a whole, each with its factor.
 
         most: how much may be allowed for a factor to be told, relative to what is right.
-        least: by how much it is off, likewise.
         """
-        right = self.exact.value.abs()
-        off = (self.values - self.exact.value).abs()
-        telling = self.wrong & (self.allowed <= most * right) & ~(off < least * right)
+        telling = self.wrong & (self.allowed <= most * self.exact.value.abs())
         return [self.factor(at) for at in range(self.count, len(self.values)) if telling[at]]
 
     def factor(self, at: int) -> str:

@@ -112,7 +112,9 @@ def _varied(
     others = _mixed(subject)
     if others is not None:
         yield _beside_float32(others, truth, exact, cotangents, tangents)
-    for one, made in long_sums(subject.context, subject.sample):
+    # One dtype of half precision will do: a kernel adds up in that which it is given, or does not.
+    is_first = subject.context.dtype is torch.bfloat16 or "bfloat16" not in subject.case.claims.backward
+    for one, made in long_sums(subject.context, subject.sample) if is_first else ():
         said = _of_long_sums(made)
         yield _made_smaller(subject, one, made, said) if isinstance(said, Verdict) else said
 
@@ -161,8 +163,10 @@ def _of_long_sums(made: Attempt) -> Verdict | Answer:
         return "untold"  # beyond the range of the dtype
     named, exact = names_of_parts(subject), replace(exact, sides=FAR_OFF * exact.sides)
     for part in exact.right:
+        if exact.lost(itemgetter(part), got[part]) < LOST:
+            continue  # as usual
         off = exact.deviation(itemgetter(part), got[part], named[part], _stated(subject.case))
-        factors = [] if off is None else off.factors(WELL_CONDITIONED * FAR_OFF * rounding_unit(exact.dtype), LOST)
+        factors = [] if off is None else off.factors(WELL_CONDITIONED * FAR_OFF * rounding_unit(exact.dtype))
         if factors:
             title = f"low_precision_grad: in {subject.case.dtype}, where sums are long, {factors[0]}"
             verdict = fails(title, "\n".join([*factors[1:], f"compared with {truth.source}, for the same numbers"]))
