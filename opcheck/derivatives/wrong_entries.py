@@ -28,7 +28,7 @@ OF_ONE = ("random", "zero", "second_order_lost", "torchscript", "sign", "conjuga
 LEAK = "a leak: output and input are of different slices, which the function keeps apart"
 HOW = 'which entries are wrong: run a smaller sample, or jacobian = "full"'
 KINK = "the function has a kink or a jump {}: one-sided differences disagree"
-UNDEFINED = """the function itself is nan at the sample, as at {}, one of {:,} of {:,} entries
+UNDEFINED = """the function itself is nan at the sample, in {:,} of {:,} entries, as at {}
 state numbers in its domain (low, high, exclude); if it is meant to be nan, write outputs = {{ apply = "finite" }}"""
 OF_FLOAT32 = "values have the precision of float32, in part at least: differences at a step of {:g} say nothing"
 NOT_LINEAR: dict[Mode, str] = {
@@ -66,7 +66,7 @@ def _undefined(point: Point, request: Request) -> Disagreement | None:
     if point.extent != "full" or not bool(undefined.any()):
         return None
     (place,) = labels([int(undefined.int().argmax())], outputs, Names.of(primal, request).outputs)
-    return Disagreement(UNDEFINED.format(place, int(undefined.sum()), undefined.numel()), "inconclusive")
+    return Disagreement(UNDEFINED.format(int(undefined.sum()), undefined.numel(), place), "inconclusive")
 
 
 def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:
