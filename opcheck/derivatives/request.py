@@ -57,7 +57,8 @@ def tried(call: Callable[[], T], *, in_any_memory: bool = False) -> T | Exceptio
     try:
         return call()
     except Exception as error:
-        if is_own(error) or (isinstance(error, NO_REFUSAL) and not in_any_memory):
+        for_memory = issubclass(type(error), NO_REFUSAL)  # its __class__ may raise
+        if is_own(error) or (for_memory and not in_any_memory):
             raise
         return error
 
@@ -70,7 +71,7 @@ def is_own(error: BaseException) -> bool:
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     place = frames[-1].f_code.co_filename if frames else ""
     kinds = (NameError, AttributeError, ImportError, AssertionError)
-    is_of_a_kind = issubclass(type(error), kinds)  # its __class__ may raise
+    is_of_a_kind = issubclass(type(error), kinds)
     return place.startswith(PACKAGE if is_of_a_kind else WITHOUT_TENSORS)
 
 

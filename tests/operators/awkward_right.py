@@ -194,10 +194,10 @@ class Rotary(nn.Module):
 
     def forward(self, x):
         length = x.shape[-2]
-        if self.table is None or self.table.shape[0] < length or self.table.dtype != x.dtype:
-            self.table = torch.arange(length, dtype=x.dtype, device=x.device).unsqueeze(-1)
-        angle = self.table[:length]
-        return x * angle.cos() + x.flip(-1) * angle.sin()
+        if self.table is None or self.table.shape[0] < length:
+            self.table = torch.arange(length, device=x.device).unsqueeze(-1)
+        angle = self.table[:length].to(torch.promote_types(x.dtype, torch.float32))  # bfloat16 has no 257
+        return x * angle.cos().to(x) + x.flip(-1) * angle.sin().to(x)
 
 
 # -- returns its input --------------------------------------------------------------------------------------------
