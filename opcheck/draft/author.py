@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from opcheck.running import process_state
 from opcheck.running.own_process import Ended, Item, Result, apart
 from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
+from opcheck.spec import dtypes
 from opcheck.spec.document import shown
 from opcheck.text import counted
 
@@ -39,6 +40,11 @@ MOST_REPRODUCED = 3
 MOST_RESTARTS = 5
 """How many calls of one operator may end its process before it is given up."""
 
+FEW = 3
+"""How many operators that fail in half precision alone are reported one by one."""
+IN_HALF = (
+    "failed: in half precision alone, too: {}; if they are not meant for it, take float16 and bfloat16 out of dtypes"
+)
 COMPLEX = '{}: fails for complex numbers only; if they are not meant, write dtypes = {{ forward = ["floating"] }}'
 
 
@@ -215,7 +221,8 @@ class Author:
 
     def _wrong(self) -> list[str]:
         """Return what fails: wrong results, crashes, what could not be tested."""
-        failed, untested = self._recorded("failed"), self._recorded("error", "inconclusive")
+        failed, coarse = without_coarse(self._recorded("failed"))
+        untested = self._recorded("error", "inconclusive")
         ended = [f"{own.name}: {why}" for own in self.trials if not own.is_slow for why in own.ended[:1]]
         lines = [f"failed: {line}" for line in [*lines_of(failed), *ended]]
         lines += [f"not tested: {line}" for line in lines_of(untested)]
@@ -224,7 +231,8 @@ class Author:
             + (f": {own.ended[-1]}" if own.is_slow else "")
             for own in self.trials if own.left
         ]  # fmt: skip
-        return lines + [COMPLEX.format(name) for name in wrong_for_complex_only(failed)]
+        lines += [COMPLEX.format(name) for name in failing_only_in(dtypes.COMPLEX, failed)]
+        return lines + [IN_HALF.format(", ".join(coarse))] * bool(coarse)
 
     def _recorded(self, *outcomes: str) -> list[Record]:
         """Return what has become of the cases with some outcomes."""
@@ -257,7 +265,16 @@ def lines_of(records: Sequence[Record]) -> list[str]:
     return list(lines.values())
 
 
-def wrong_for_complex_only(failed: Sequence[Record]) -> list[str]:
-    """Return the operators that fail in complex dtypes and in no other."""
-    real = {record["operator"] for record in failed if not record["dtype"].startswith("complex")}
-    return [name for name in dict.fromkeys(record["operator"] for record in failed) if name not in real]
+def without_coarse(failed: Sequence[Record]) -> tuple[list[Record], list[str]]:
+    """Return what fails without the operators that do so in half precision alone, but for a few; and these operators.
+
+    What is composed of other operators often rounds too much in between, and may not be meant for half precision.
+    """
+    coarse = failing_only_in(dtypes.HALF, failed)[FEW:]
+    return [record for record in failed if record["operator"] not in coarse], coarse
+
+
+def failing_only_in(family: Container[str], failed: Sequence[Record]) -> list[str]:
+    """Return the operators that fail in some dtypes and in no other."""
+    elsewhere = {record["operator"] for record in failed if record["dtype"] not in family}
+    return [name for name in dict.fromkeys(record["operator"] for record in failed) if name not in elsewhere]

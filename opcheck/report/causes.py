@@ -21,10 +21,10 @@ class Failure:
     blocked: list[Outcome] = field(default_factory=list)
     """Cases that were not judged because of it."""
 
-    def followers(self, most: int = 8) -> list[str]:
-        """Return a line for each way in which other cases follow, with the names of at most `most` of them."""
+    def followers(self) -> list[str]:
+        """Return a line for each way in which other cases follow, with the names of some of them."""
         ways = (("the same", self.same), ("not judged because of it", self.blocked))
-        return [f"{how}: {_names(records, most)}" for how, records in ways if records]
+        return [f"{how}: {_names(records)}" for how, records in ways if records]
 
 
 def failures_by_cause(records: Iterable[Outcome]) -> list[Failure]:
@@ -70,7 +70,10 @@ def _case(record: Outcome, check: str) -> Cause:
     return record.operator, record.variant, record.device, record.dtype, check
 
 
-def _names(records: Sequence[Outcome], most: int) -> str:
+def _names(records: Sequence[Outcome]) -> str:
     names = [record.id.rpartition("::")[2] for record in records]
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+MOST_NAMES = 8

@@ -117,16 +117,16 @@ def _failed(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]
     return outcome if sample is None else outcome.at(sample)
 
 
-def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict], most: int = 3) -> str:
+def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]) -> str:
     """Return the message of a failure: each failing sample with its evidence."""
     count = sum(verdict.sample is not None and not verdict.untested for verdict in verdicts)
     samples = [verdict for verdict in failures if verdict.sample is not None]
     what = f"{len(samples)} of {count} samples failed" if samples and count > 1 else "failed"
     parts = [f"{case.id}: {what}"]
     parts += ["\n".join(in_common(failures))] if len(failures) > 1 else []
-    parts += [verdict.text() for verdict in failures[:most]]
-    if len(failures) > most:
-        parts.append(f"also: {', '.join(str(verdict.sample) for verdict in failures[most:])}")
+    parts += [verdict.text() for verdict in failures[:SHOWN]]
+    if len(failures) > SHOWN:
+        parts.append(f"also: {', '.join(str(verdict.sample) for verdict in failures[SHOWN:])}")
     near = [expect for expect in case.expectations if any(is_about(expect, verdict.sample) for verdict in failures)]
     parts.append("\n".join(f"the spec expects something else: {_describe(expect)}" for expect in near))
     return "\n\n".join(filter(None, parts))
@@ -137,6 +137,8 @@ def _describe(expect: Expect) -> str:
     return f'outcome = "{expect.outcome}"{match} ({expect.reason})'
 
 
+SHOWN = 3
+"""How many samples a message shows."""
 WEIGHT = {"failed": 2, "blocked": 0}
 """A failure tells more than what could not be tested, and that more than what follows from another failure."""
 

@@ -127,9 +127,9 @@ def _what(result: Any) -> str:
     )
 
 
-def _short(value: Any, most: int = 40) -> str:
+def _short(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ...]:

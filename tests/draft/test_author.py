@@ -1,11 +1,11 @@
 """What a draft says of failures: one line for each thing that goes wrong."""
 
-from opcheck.draft.author import lines_of
+from opcheck.draft.author import FEW, failing_only_in, lines_of, without_coarse
 
 
-def record(check, reason, operator="mylib.f", diagnosis=()):
+def record(check, reason, operator="mylib.f", diagnosis=(), dtype="float64"):
     return {
-        "operator": operator, "id": f"{operator}::{check}", "reason": reason,
+        "operator": operator, "dtype": dtype, "id": f"{operator}::{check}", "reason": reason,
         "fields": {"diagnosis": [{"text": text} for text in diagnosis]},
     }  # fmt: skip
 
@@ -28,3 +28,20 @@ def test_an_exception_that_several_checks_meet_is_one_line():
 def test_a_diagnosis_takes_the_place_of_a_reason():
     records = [record("backward", "a long story", diagnosis=["twice what it should be"]), record("purity", "x changes")]
     assert lines_of(records) == ["mylib.f::backward: twice what it should be", "mylib.f::purity: x changes"]
+
+
+def test_what_fails_for_complex_numbers_alone_is_named():
+    records = [
+        record("vmap", "", name, dtype=dtype)
+        for name, dtype in (("f", "complex128"), ("g", "complex128"), ("g", "float64"))
+    ]
+    assert failing_only_in(("complex64", "complex128"), records) == ["f"]
+
+
+def test_of_many_that_fail_in_half_precision_alone_a_few_are_reported_one_by_one():
+    names = [f"mylib.f{number}" for number in range(FEW + 2)]
+    coarse = [record("dtypes", "", name, dtype=dtype) for name in names for dtype in ("float16", "bfloat16")]
+    fine = record("backward", "", names[0])
+    kept, others = without_coarse([*coarse, fine])
+    assert others == names[FEW + 1 :]  # the first one fails in double precision, too
+    assert {one["operator"] for one in kept} == set(names[: FEW + 1])
