@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
-from opcheck.draft.parameter import TENSOR, Parameter, SampleData, Shape
+from opcheck.draft.parameter import TENSOR, Parameter, SampleData, Shape, is_tensor, mapped
 
 Place = tuple[str | int, ...]
 """Where a value stands in a sample, as in ("args", 0) or ("kwargs", "weight")."""
@@ -61,6 +62,7 @@ DTYPES = re.compile(
 )
 """What an error says that is about the dtype of a tensor."""
 SQUARE = re.compile(r"\b[Ss]quare\b")
+KERNEL = re.compile(r"[Kk]ernel size:? \(?(\d+(?: x \d+)*)\)?\. Kernel size can't be greater")
 ELEMENTS = re.compile(r"\b(?:contain|have|has|with|of|expected) (\d+) (?:elements?|entries)\b")
 WANTS_NUMBERS = re.compile(r"must be (a )?(tuple|list|sequence) of ints?\b|'NoneType' has no len")
 NEEDED = re.compile(r"\b(require|specif|should be defined|must be (given|provided|defined|set)|at least one|needed)")
@@ -119,8 +121,11 @@ def documented(doc: str, name: str) -> list[Shape]:
 def lessons_of(sample: SampleData, said: str, source: str, parameters: Sequence[Parameter]) -> Iterator[SampleData]:
     """Yield samples like one that was refused, each with one thing as the error, or the line that raised it, wants it.
 
-    The arguments that the error names come first.
+    The arguments that the error names come first. Images as large as a kernel are all of one size.
     """
+    kernel = KERNEL.search(said)
+    if kernel is not None:
+        yield mapped(partial(_at_least, sizes=[int(size) for size in re.findall(r"\d+", kernel[1])]), sample)
     hints, names = Hints(said, source), [one.name for one in parameters if one.required]
     named = {index for index, name in enumerate(names) if hints.names(name)}
     arguments = {key: sample[key] for key in ("args", "kwargs") if key in sample}
@@ -186,6 +191,14 @@ class Hints:
             yield {**value, "high": 1}
         if WANTS_NUMBER.search(self.said):
             yield from (2, 0.5)
+
+
+def _at_least(part: Any, sizes: Sequence[int]) -> Any:
+    """Return a tensor whose last dims have at least some sizes."""
+    if not (is_tensor(part) and len(part.get("shape", ())) > len(sizes)):
+        return part
+    first, last = part["shape"][: -len(sizes)], part["shape"][-len(sizes) :]
+    return {**part, "shape": [*first, *map(max, last, sizes)]}
 
 
 def _of_ranks(own: Shape, ranks: Iterable[int]) -> Iterator[Shape]:

@@ -97,3 +97,13 @@ def test_an_optional_argument_that_is_asked_for_is_added(name):
 
 def test_what_says_nothing_teaches_nothing():
     assert list(lessons_of({"args": [{"shape": [2, 3]}]}, "RuntimeError: not today", "", X)) == []
+
+
+def test_images_are_as_large_as_a_kernel_all_of_them():
+    said = (
+        "RuntimeError: Calculated padded input size per channel: (4 x 4). Kernel size: (11 x 7). "
+        "Kernel size can't be greater than actual input size"
+    )
+    sample = {"args": [{"shape": [1, 2, 4, 9]}, {"shape": [1, 2, 4, 9]}, {"shape": [2]}, 3]}
+    first, *_ = lessons_of(sample, said, "", [])
+    assert first == {"args": [{"shape": [1, 2, 11, 9]}, {"shape": [1, 2, 11, 9]}, {"shape": [2]}, 3]}
