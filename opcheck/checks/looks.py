@@ -321,10 +321,16 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
     return Look("hold") if bad is None else Look("cotangent", bad.text.partition("\n")[2], bad)
 
 
-def at_derived(one: Derived, verdict: Verdict, check: str, sample: Sample, words: Sequence[str] = ()) -> Verdict:
-    """Return what a check objects to at a derived sample, or at a smaller one, as a verdict on the written one."""
+def at_derived(
+    one: Derived, verdict: Verdict, check: str, sample: Sample, words: Sequence[str] = (),
+    how: str = "add this sample",
+) -> Verdict:  # fmt: skip
+    """Return what a check objects to at a derived sample, or at a smaller one, as a verdict on the written one.
+
+    how: what the sample is for.
+    """
     title = f"derived: {one.what}: {check}: {verdict.title.removeprefix(f'{check}: ')}"
-    lines = [*words, f"add this sample: {sample.toml()}", f"realized: {verdict.realized}", verdict.detail]
+    lines = [*words, f"{how}: {sample.toml()}", f"realized: {verdict.realized}", verdict.detail]
     return replace(verdict, title=title, detail="\n".join(lines), at=(check, sample))
 
 

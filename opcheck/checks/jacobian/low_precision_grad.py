@@ -52,6 +52,7 @@ FAR_OFF = 8
 """How many times what rounding explains a long sum may be off: by far less than one that no longer grows."""
 LOST = 1 / 16
 """The least share of a sum that is lost where it no longer grows. Less may be lost where numbers leave the range."""
+OF_ONE_SIGN = "for cotangents and tangents of one sign, at"
 WELL_CONDITIONED = 3
 """How many roundings of a result explain what rounding does to a sum of numbers of one sign. It is more where sums
 cancel out: then it is not a sum that is too small."""
@@ -122,7 +123,7 @@ def _varied(
 def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict) -> Verdict:
     """Return the verdict on the smallest sample that is wrong as well; none is looked for if that is expected."""
     if subject.expected:
-        return at_derived(one, wrong, subject.check, one.sample)
+        return at_derived(one, wrong, subject.check, one.sample, how=OF_ONE_SIGN)
 
     def said(sample: Sample) -> Verdict | Answer:
         return _of_long_sums(attempt(subject.context, made.written, sample))
@@ -133,7 +134,8 @@ def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict)
 
     sample, words = smallest(one, made.written, look, "wrong")
     again = said(sample)
-    return at_derived(one, again if isinstance(again, Verdict) else wrong, subject.check, sample, words)
+    wrong = again if isinstance(again, Verdict) else wrong
+    return at_derived(one, wrong, subject.check, sample, words, OF_ONE_SIGN)
 
 
 def _of_long_sums(made: Attempt) -> Verdict | Answer:
