@@ -17,7 +17,7 @@ from opcheck.checks.calls import Result, ordinary, result
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, NOTHING, Verdict, blocked, fails, noted, untested
+from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, first_failure, untested
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
@@ -52,14 +52,13 @@ def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerS
     """
 
     def judge(subject: Subject) -> Verdict:
-        notes, is_tested = list[str](), False
+        verdicts = list[Verdict]()
         for row in rows(subject, ordinary(subject)):
             verdict = row if isinstance(row, Verdict) else compared(subject, row)
             if not verdict.passed or verdict.untested:
                 return verdict
-            notes += verdict.fields.get("notes", ())
-            is_tested = True
-        return noted(notes) if is_tested else NOTHING
+            verdicts.append(verdict)
+        return first_failure(verdicts)  # there is none: what is known, or that nothing was compared
 
     return PerSample(judge)
 

@@ -43,11 +43,8 @@ def explain(entries: Comparison, request: Request) -> Disagreement | None:
     directions = entries.point.directions
     if entries.is_of_float32:
         return Disagreement(OF_FLOAT32.format(entries.numbers.eps), "coarse")
-    undefined = _undefined(entries.point, request) if bool(entries.point.value.isnan().any()) else None
-    if undefined is not None:
-        defined = entries.wrong & ~entries.analytical.isnan()  # 0 times nan is nan, too
-        if not bool((defined.any(dim=1) & ~entries.point.value.isnan()).any()):
-            return undefined
+    if (undefined := _undefined(entries, request)) is not None:
+        return undefined
     if bool(entries.kinky.any()) and not bool((entries.wrong & ~entries.at_kink).any()):
         return _at_kink(entries, names)
     if isinstance(directions, Colors):
@@ -55,15 +52,20 @@ def explain(entries: Comparison, request: Request) -> Disagreement | None:
     return _of_products(entries, names) if directions.sums else _of_whole(entries, names)
 
 
-def _undefined(point: Point, request: Request) -> Disagreement | None:
-    """Return that a function is nan at the sample itself, and with it all of its derivatives; None if it is not.
+def _undefined(entries: Comparison, request: Request) -> Disagreement | None:
+    """Return that a function is nan at the sample itself, where that explains all that is wrong; else None.
 
     Nothing is said of slices and of products, which may mix outputs.
     """
+    point = entries.point
+    derived = point.value.isnan()
+    if point.extent != "full" or not bool(derived.any()):
+        return None
+    defined = entries.wrong & ~entries.analytical.isnan()  # 0 times nan is nan, too
     primal, leaves = layers(point.function, point.leaves)[0]
     outputs = primal(*leaves)
     undefined = vector(outputs).isnan()
-    if point.extent != "full" or not bool(undefined.any()):
+    if bool((defined.any(dim=1) & ~derived).any()) or not bool(undefined.any()):
         return None
     (place,) = labels([int(undefined.int().argmax())], outputs, Names.of(primal, request).outputs)
     return Disagreement(UNDEFINED.format(int(undefined.sum()), undefined.numel(), place), "inconclusive")

@@ -30,7 +30,8 @@ from opcheck.text import one_line
 T = TypeVar("T")
 
 DTYPES = ("float64", "float32", "bfloat16", "float16", "complex128")
-"""The dtypes to call an operator in, until one is not refused: many kernels know single and half precision only."""
+"""The dtypes to call an operator in, until one is not refused: many kernels know single and half precision only, and
+some operators complex numbers."""
 
 SEEDS = ("draft", "another", "third")
 """The values that a sample must be good for: a logarithm may be lucky once."""

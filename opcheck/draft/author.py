@@ -93,7 +93,7 @@ class Author:
         for number, own in enumerate(self._tried(trials), start=1):
             self._take(own, f"{number:{len(str(len(trials)))}} of {len(trials)}: {own.name}: ")
         if not self.drafts:
-            raise Unresolved("nothing to draft:" + "".join(f"\n  {line}" for line in self._left_out()))
+            raise nothing_to_draft(self._left_out())
 
     def _choose(self, all_names: dict[str, str]) -> None:
         """Choose the operators that the file does not have. Raises Unresolved if there are none."""
@@ -104,7 +104,7 @@ class Author:
         there = [f"{shown(self.file)} has {counted(had, 'operator')} of {self.target} already"] if had else []
         if not self.wanted:
             why = [*there, *self._left_out()] or [f"{self.target} has no operators", *modules_in(self.target)]
-            raise Unresolved("nothing to draft: " + "; ".join(why))
+            raise nothing_to_draft(why)
         self.say(there)
 
     def _known(self) -> set[str]:
@@ -245,6 +245,11 @@ class Author:
 
 
 HEAD = "# Drafted by `opcheck new`, from what the operators did. Review each claim.\n\n"
+
+
+def nothing_to_draft(why: Sequence[str]) -> Unresolved:
+    """Return the exception that says so, with a line for each reason; one alone stands behind it."""
+    return Unresolved("nothing to draft:" + "".join(f"\n  {line}" if len(why) > 1 else f" {line}" for line in why))
 
 
 def but_of(arguments: bool | Sequence[int | str]) -> str:

@@ -78,8 +78,11 @@ def schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
 
 def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
     """Return the parameters of the constructor of a class of modules; where it passes all on, of that of its base."""
-    for base in (base for base in make.__mro__ if "__init__" in vars(base)):
-        declared = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
+    for base in make.__mro__:
+        try:
+            declared = inspect.signature(base).parameters.values()
+        except (TypeError, ValueError):
+            return []
         named = [one for one in declared if one.kind not in STARRED]
         if named or not declared:
             return [_declared(one, base, constructor=True) for one in named]

@@ -77,3 +77,4 @@ def _names(records: Sequence[Outcome]) -> str:
 
 
 MOST_NAMES = 8
+"""How many names of followers a line has."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from opcheck.checks.calls import direction_of, slope
 from opcheck.checks.per_sample import PerSample
@@ -25,11 +24,13 @@ def judge(subject: Subject) -> Verdict:
         if output.requires_grad:
             if not claimed:
                 return fails(f"detached: {output_label(index, name)} requires grad, and supports.outputs leaves it out")
-        elif not (claimed and differentiable((output,)) and output.numel()):
             continue
-        elif _numbers(subject, output) is None:
+        if not (claimed and differentiable((output,)) and output.numel()):
+            continue
+        numbers = subject.context.numbers_in(subject.context.coarsest([output]))
+        if numbers is None:
             too_coarse = too_coarse_output(output.dtype)
-        elif evidence := _depends(subject, index):
+        elif evidence := _depends(subject, index, numbers):
             place = len(differentiable(subject.outputs[:index]))
             return fails(
                 f"detached: {output_label(index, name)} does not require grad, but depends on the inputs",
@@ -39,15 +40,9 @@ def judge(subject: Subject) -> Verdict:
     return inapplicable(too_coarse) if too_coarse else HOLDS
 
 
-def _numbers(subject: Subject, output: Tensor) -> Numbers | None:
-    """Return the step and the tolerances for an output; None if its dtype is too coarse for differences."""
-    return subject.context.numbers_in(subject.context.coarsest([output]))
-
-
-def _depends(subject: Subject, index: int) -> str:
+def _depends(subject: Subject, index: int, numbers: Numbers) -> str:
     """Return the derivative of an output along a direction, as text; an empty string if it is zero, or a jump."""
-    numbers, direction = _numbers(subject, subject.outputs[index]), direction_of(subject)
-    assert numbers is not None
+    direction = direction_of(subject)
     sizes = [real_size(output) if differentiable((output,)) else 0 for output in subject.outputs]
     fine, coarse = (parts(slope(subject, direction, k * numbers.eps), sizes)[index] for k in (1, 2))
     steady = (fine - coarse).abs() <= 0.2 * fine.abs()

@@ -28,7 +28,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
     Raising is right, and so are the gradients of an ordinary call. In the end, nothing keeps those calls alive.
     """
     bare = subject.bare
-    there = here if bare is subject else tried(lambda: ordinary(bare))
+    there = tried(lambda: ordinary(bare))
     if not isinstance(there, Exception):  # the backward pass of a decomposition may refuse what depends on a phase
         subject, here = bare, there
     collections = _collections()
