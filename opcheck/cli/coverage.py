@@ -7,11 +7,11 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from opcheck.cli.selecting import RequestError, add_fail_under, add_processes, falls_short, loaded
+from opcheck.cli.selecting import add_fail_under, add_processes, falls_short, loaded
 from opcheck.cli.stdout import say, terminated_as_interrupt
 from opcheck.settings import Settings
 from opcheck.spec import Library
-from opcheck.spec.problems import SpecError
+from opcheck.spec.problems import RequestError, SpecError
 
 if TYPE_CHECKING:
     from opcheck.draft.coverage import Covered

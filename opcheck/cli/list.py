@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection
+from opcheck.cli.selecting import add_paths, devices, loaded, selection
 from opcheck.planning import Case, plan
 from opcheck.planning.shards import NO_SHARD, Group, Shard, groups_in
 from opcheck.pytest_plugin.options import add_options
 from opcheck.report.store import read_durations
 from opcheck.settings import Settings
+from opcheck.spec.problems import RequestError
 from opcheck.text import printable
 
 

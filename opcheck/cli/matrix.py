@@ -8,12 +8,13 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from opcheck.cli.selecting import RequestError, loaded
+from opcheck.cli.selecting import loaded
 from opcheck.matrix import Job, Matrix
 from opcheck.planning import plan
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec.dtypes import declared, expand
+from opcheck.spec.problems import RequestError
 from opcheck.text import counted, separated
 
 NO_MATRIX = "no matrix here: write [tool.opcheck.matrix] in pyproject.toml, with devices = [...] for example"
@@ -69,7 +70,7 @@ def _left_out(settings: Settings, matrix: Matrix) -> Iterator[str]:
     profiles = settings.profiles()
     try:
         library = loaded([], settings)
-    except (SpecError, RequestError):
+    except SpecError:
         return  # each job says what is wrong
     for name, several in narrow.items():
         with declared(settings.dtypes()):

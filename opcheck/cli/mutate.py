@@ -11,7 +11,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from opcheck.cli.selecting import (
-    RequestError,
     add_fail_under,
     add_paths,
     add_processes,
@@ -27,6 +26,7 @@ from opcheck.settings import Settings
 from opcheck.spec import Operator, SpecError
 from opcheck.spec.checks import Derive
 from opcheck.spec.device_profile import DeviceProfile
+from opcheck.spec.problems import RequestError
 from opcheck.text import counted
 
 if TYPE_CHECKING:

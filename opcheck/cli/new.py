@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from opcheck.cli.selecting import RequestError, add_count, duration, one_device
+from opcheck.cli.selecting import add_count, duration, one_device
 from opcheck.cli.stdout import say, terminated_as_interrupt
 from opcheck.devices.presence import ask
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import FOLDER, Settings
+from opcheck.spec.problems import RequestError
 
 ALONE = {"OMP_NUM_THREADS": "1"}
 """What the environment must say before torch is imported, so that this process can be forked."""

@@ -12,14 +12,14 @@ from typing import Any
 from opcheck.cli.stdout import say
 from opcheck.pytest_plugin.options import number
 from opcheck.report.annotations import MOST, github_annotations
-from opcheck.report.content import Report, ReportError
+from opcheck.report.content import Report
 from opcheck.report.diff import diff
 from opcheck.report.files import is_stream
 from opcheck.report.findings import findings
 from opcheck.report.merge import gaps, merge
 from opcheck.report.store import read, write
 from opcheck.spec.document import shown
-from opcheck.spec.problems import suggestion
+from opcheck.spec.problems import RequestError, suggestion
 from opcheck.text import counted, printable
 
 WHY_NOT = (
@@ -89,7 +89,7 @@ def _merge(options: argparse.Namespace) -> int:
     for path in options.reports:
         try:
             reports.append((shown(path), read(path)))
-        except ReportError as error:
+        except RequestError as error:
             if len(unread) + 1 == len(options.reports):
                 raise
             unread.append(str(error))
@@ -148,8 +148,7 @@ def _finding(options: argparse.Namespace) -> int:
         return 0
     if options.id not in by_id:
         words = suggestion(options.id, by_id) or "; `opcheck report finding` lists them"
-        print(f'opcheck: unknown finding "{options.id}"{words}', file=sys.stderr)
-        return 2
+        raise RequestError([f'unknown finding "{options.id}"{words}'])
     import torch
 
     from opcheck.cli.findings import observed

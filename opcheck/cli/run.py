@@ -8,11 +8,12 @@ from pathlib import Path
 
 from opcheck.cli.ray.cluster import LOCAL, address
 from opcheck.cli.ray.controller import RayRun
-from opcheck.cli.selecting import RequestError, add_paths
+from opcheck.cli.selecting import add_paths
 from opcheck.cli.start_pytest import TIMEOUT, run_cases
 from opcheck.pytest_plugin.options import add_options
 from opcheck.report.files import is_stream
 from opcheck.settings import Settings
+from opcheck.spec.problems import RequestError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from opcheck.cli.selecting import RequestError, devices, loaded, selection
+from opcheck.cli.selecting import devices, loaded, selection
 from opcheck.planning import plan
 from opcheck.planning.left_out import left_out
 from opcheck.pytest_plugin.project import PLUGIN
@@ -30,6 +30,7 @@ from opcheck.running.outcome import Outcome
 from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device_profile import DeviceProfile
+from opcheck.spec.problems import RequestError
 from opcheck.text import printable
 
 
@@ -44,7 +45,7 @@ class RunReporter:
         *,
         is_part: bool = False,
     ) -> None:
-        """Create the plugin. Raises ReportError for the report to compare the run with.
+        """Create the plugin. Raises RequestError for the report to compare the run with.
 
         is_part: whether the cases are part of a run that looks for mistakes itself.
         """

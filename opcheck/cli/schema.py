@@ -12,10 +12,10 @@ from typing import Any
 
 import tomli
 
-from opcheck.cli.selecting import RequestError
 from opcheck.planning.vocabulary import vocabulary
 from opcheck.settings import NO_SPECS, Settings
 from opcheck.spec.document import OTHERS, shown
+from opcheck.spec.problems import RequestError
 from opcheck.spec.schema import json_schema
 
 SCHEMA = "opcheck.schema.json"

@@ -13,20 +13,10 @@ from opcheck.devices.presence import UnknownDevice, chosen_devices
 from opcheck.planning import Selection, load
 from opcheck.pytest_plugin.options import number, whole_number
 from opcheck.settings import NO_SPECS, Settings
-from opcheck.spec import Library, SpecError
+from opcheck.spec import Library
 from opcheck.spec.device_profile import DeviceProfile
-from opcheck.text import printable, separated
-
-
-class RequestError(SpecError):
-    """A request for something that does not exist. Unlike other mistakes, it has no position in a file.
-
-    lines: the messages. prefix: goes before each of them.
-    """
-
-    def __init__(self, lines: list[str], prefix: str = "opcheck: ") -> None:
-        super().__init__([])
-        self.args = ("\n".join(printable(f"{prefix}{line}", lines=True, most=100_000) for line in lines),)
+from opcheck.spec.problems import RequestError
+from opcheck.text import separated
 
 
 def add_paths(parser: argparse.ArgumentParser) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from itertools import groupby
 
-from opcheck.cli.selecting import RequestError, add_paths, devices, loaded, selection
+from opcheck.cli.selecting import add_paths, devices, loaded, selection
 from opcheck.cli.stdout import say
 from opcheck.planning import plan
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
 from opcheck.spec import Library, Operator
 from opcheck.spec.device_profile import DeviceProfile
-from opcheck.spec.problems import suggestion
+from opcheck.spec.problems import RequestError, suggestion
 from opcheck.spec.render import render
 
 

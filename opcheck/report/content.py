@@ -8,19 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from opcheck.running.outcome import Outcome
-from opcheck.spec.problems import SpecError
-from opcheck.text import printable
 
 SCHEMA = "2.0"
 """The version of the format. A minor version adds keys; a major one changes what was there."""
-
-
-class ReportError(SpecError):
-    """A report that cannot be read, or reports that cannot be merged. The message names the files, and says why."""
-
-    def __init__(self, *lines: str) -> None:
-        super().__init__([])
-        self.args = ("\n".join(printable(line, most=10_000) for line in lines),)
 
 
 class Line(BaseModel):

@@ -6,8 +6,9 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from opcheck.report.content import LeftOut, Report, ReportError, Run
+from opcheck.report.content import LeftOut, Report, Run
 from opcheck.report.labels import Conditions, conditions_of
+from opcheck.spec.problems import RequestError
 from opcheck.text import counted
 
 SAME = ("opcheck", "torch", "python", "platform", "engine", "seed", "overrides", "selection")
@@ -23,7 +24,7 @@ def merge(reports: Iterable[tuple[str, Report]], unread: Iterable[str] = ()) -> 
     """Return one report of all runs, one after another. The shards of a run become one if all of them are there.
 
     reports: each with the name of its file. unread: why others could not be read.
-    Raises ReportError if a case is there twice in runs that do not differ.
+    Raises RequestError if a case is there twice in runs that do not differ.
     """
     merged = Report([], [*unread])
     homes: dict[tuple[Conditions, str], str] = {}
@@ -41,7 +42,7 @@ def merge(reports: Iterable[tuple[str, Report]], unread: Iterable[str] = ()) -> 
     if twice:
         more = [f"... and {len(twice) - MOST} more cases are there twice"] if len(twice) > MOST else []
         why = "their runs do not differ in versions, platform, device, engine, seed or overrides"
-        raise ReportError(*(f"opcheck: {line}" for line in (*twice[:MOST], *more, why)))
+        raise RequestError([*twice[:MOST], *more, why])
     return Report(joined(merged.runs), merged.unread)
 
 

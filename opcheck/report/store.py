@@ -14,11 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from opcheck.planning.shards import Durations, Taken
-from opcheck.report.content import SCHEMA, End, Header, Line, Report, ReportError, Run, Unread
+from opcheck.report.content import SCHEMA, End, Header, Line, Report, Run, Unread
 from opcheck.report.files import is_stream, opened, replace
 from opcheck.report.merge import joined
 from opcheck.running.outcome import Outcome
 from opcheck.spec.document import shown
+from opcheck.spec.problems import RequestError
 
 KINDS: dict[str, type[Line | Outcome]] = {"schema": Header, "id": Outcome, "complete": End, "unread": Unread}
 """The key by which each kind of line is known."""
@@ -103,19 +104,18 @@ def read(path: Path) -> Report:
     """Return the report in a file. The shards of a run are one run if all of them are there.
 
     One of a newer minor version may have keys that are unknown here: they are ignored. If the last line is cut off, the
-    report has the others, and says so. Raises ReportError for anything else that is no report.
+    report has the others, and says so. Raises RequestError for anything else that is no report.
     """
+    prefix = f"{shown(path)}: "
     try:
-        return _report(path.read_bytes(), shown(path))
+        text = path.read_bytes()
     except OSError as error:
-        what = f"cannot be read: {error.strerror or error}"
-    except ReportError as error:
-        what = str(error)
-    raise ReportError(f"{shown(path)}: {what}")
+        raise RequestError([f"cannot be read: {error.strerror or error}"], prefix) from None
+    return _report(text, prefix)
 
 
 def read_durations(path: Path) -> Durations:
-    """Return how long cases have taken, by the report of an earlier run. Raises ReportError if it cannot be read.
+    """Return how long cases have taken, by the report of an earlier run. Raises RequestError if it cannot be read.
 
     A skipped case has taken no time, and says nothing of what it would take.
     """
@@ -123,17 +123,17 @@ def read_durations(path: Path) -> Durations:
     return Durations.of((Taken(one.id, one.operator, one.check, one.seconds) for one in records), str(path))
 
 
-def _report(text: bytes, name: str) -> Report:
-    """Return the report that a text is. name: what to call its file. Raises ReportError without that name."""
+def _report(text: bytes, prefix: str) -> Report:
+    """Return the report that a text is. prefix: names its file in messages. Raises RequestError."""
     runs: list[Run] = []
     unread = []
-    for number, line in _parsed(text, name):
+    for number, line in _parsed(text, prefix):
         if isinstance(line, Header):
             runs.append(Run.model_construct(**dict(line), records=[]))
         elif isinstance(line, Unread):
             unread.append(line.unread)
         elif not runs or runs[-1].seconds is not None:
-            raise ReportError(f'line {number} belongs to no run; expected a header before it, with "schema"')
+            raise RequestError([f'line {number} belongs to no run; expected a header before it, with "schema"'], prefix)
         elif isinstance(line, Outcome):
             runs[-1].records.append(line)
         else:
@@ -143,34 +143,35 @@ def _report(text: bytes, name: str) -> Report:
     return Report(joined(runs), unread)
 
 
-def _parsed(text: bytes, name: str) -> Iterator[tuple[int, Line | Outcome]]:
+def _parsed(text: bytes, prefix: str) -> Iterator[tuple[int, Line | Outcome]]:
     """Yield the lines of a file with their numbers. One that is cut off at the end counts as a file that is unread."""
     if not text.strip():
-        raise ReportError("is empty")
+        raise RequestError(["is empty"], prefix)
     is_newer = False
     lines = text.rstrip().split(b"\n")
     for number, line in enumerate(lines, 1):
+        no_report = f"is no report of opcheck: line {number}"
         try:
             data = from_json(line, allow_inf_nan=False)
         except ValueError as error:
             if number == 1 and (old := re.match(rb'\s*\{\s*"schema": *"(\d+\.\d+)"', text)):
-                _is_newer(old[1].decode())  # it was one JSON document
+                _is_newer(old[1].decode(), prefix)  # it was one JSON document
             if number == 1 or number < len(lines) or not str(error).startswith("EOF "):
                 why = str(error).replace(" at line 1 column ", ", at column ")
-                raise ReportError(f"is no report of opcheck: line {number} is not JSON: {why}") from None
-            yield number, Unread(unread=f"{name}: line {number} is cut off")
+                raise RequestError([f"{no_report} is not JSON: {why}"], prefix) from None
+            yield number, Unread(unread=f"{prefix}line {number} is cut off")
             return
         key = next((key for key in KINDS if key in data), None) if isinstance(data, dict) else None
         if key is None and number == 1:
-            raise ReportError(f'has no "schema": it is no report of opcheck; {RENEW}')
+            raise RequestError([f'has no "schema": it is no report of opcheck; {RENEW}'], prefix)
         if key is None:
-            raise ReportError(f"is no report of opcheck: line {number} is neither a case nor the end of a run")
+            raise RequestError([f"{no_report} is neither a case nor the end of a run"], prefix)
         if key == "schema":
-            is_newer = _is_newer(data["schema"])
+            is_newer = _is_newer(data["schema"], prefix)
         try:
             yield number, _adapter(key).validate_python(data, extra="ignore" if is_newer else "forbid")
         except ValidationError as error:
-            raise ReportError(f"is no report of opcheck: line {number}{_first_mistake(error, data)}") from None
+            raise RequestError([f"{no_report}{_first_mistake(error, data)}"], prefix) from None
 
 
 @cache
@@ -179,15 +180,15 @@ def _adapter(key: str) -> TypeAdapter[Line | Outcome]:
     return TypeAdapter(KINDS[key])
 
 
-def _is_newer(version: object) -> bool:
-    """Return whether a report is of a newer minor version. Raises ReportError if it is of another major one."""
+def _is_newer(version: object, prefix: str) -> bool:
+    """Return whether a report is of a newer minor version. Raises RequestError if it is of another major one."""
     parts = re.fullmatch(r"(\d{1,9})\.(\d{1,9})", str(version))
     if parts is None or not isinstance(version, str):
-        raise ReportError(f'"schema" is {version!r}; expected a version such as "{SCHEMA}"')
+        raise RequestError([f'"schema" is {version!r}; expected a version such as "{SCHEMA}"'], prefix)
     major, minor = map(int, parts.groups())
     if major != MAJOR:
         remedy = "update opcheck to read it" if major > MAJOR else RENEW
-        raise ReportError(f"is of version {version} of the format; expected {MAJOR}.x: {remedy}")
+        raise RequestError([f"is of version {version} of the format; expected {MAJOR}.x: {remedy}"], prefix)
     return minor > MINOR
 
 

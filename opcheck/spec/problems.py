@@ -68,6 +68,17 @@ class SpecError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
+class RequestError(SpecError):
+    """What cannot be done for reasons that have no position in a spec, such as a report that cannot be read.
+
+    lines: the reasons. prefix: goes before each of them.
+    """
+
+    def __init__(self, lines: Iterable[str], prefix: str = "opcheck: ") -> None:
+        super().__init__([])
+        self.args = ("\n".join(printable(f"{prefix}{line}", lines=True, most=100_000) for line in lines),)
+
+
 def nearest(word: object, choices: Iterable[str]) -> str:
     """Return the choice that was probably meant by `word`, or an empty string."""
     return _nearest(str(word), tuple(choices))

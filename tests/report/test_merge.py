@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from report_files import record, report, run
 
-from opcheck.report.content import LeftOut, ReportError
+from opcheck.report.content import LeftOut
 from opcheck.report.merge import gaps, merge
+from opcheck.spec.problems import RequestError
 
 THE_RUN = "of the run with torch 2.13.0, python 3.11.7 on Linux x86_64,"
 
@@ -49,7 +50,7 @@ def test_a_case_may_be_there_twice_if_its_runs_differ(keys):
 
 @pytest.mark.parametrize("keys", [{}, {"started": "later"}, {"seconds": 9.0}, {"selection": {"k": ["a"]}}])
 def test_else_both_files_are_named(keys):
-    with pytest.raises(ReportError) as caught:
+    with pytest.raises(RequestError) as caught:
         merged(report(record("a"), record("x")), report(record("c"), record("a"), runs=[run(**keys)]))
     assert str(caught.value).splitlines() == [
         "opcheck: a is in 0.json and in 1.json",
@@ -58,13 +59,13 @@ def test_else_both_files_are_named(keys):
 
 
 def test_the_details_of_another_device_do_not_tell_runs_apart():
-    with pytest.raises(ReportError):
+    with pytest.raises(RequestError):
         merged(report(record("a")), report(record("a"), runs=[run(devices=["cpu", "cuda"], details={"cuda": "A100"})]))
 
 
 def test_many_cases_that_are_there_twice_are_counted():
     many = report(*(record(str(number)) for number in range(20)))
-    with pytest.raises(ReportError, match="and 15 more cases are there twice"):
+    with pytest.raises(RequestError, match="and 15 more cases are there twice"):
         merged(many, many)
 
 

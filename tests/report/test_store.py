@@ -13,9 +13,10 @@ import pytest
 from report_files import lines, record, report, run, write_lines
 
 from opcheck.cli.schema import report_schema
-from opcheck.report.content import End, Header, ReportError
+from opcheck.report.content import End, Header
 from opcheck.report.merge import gaps
 from opcheck.report.store import ReportFile, read, read_durations, write
+from opcheck.spec.problems import RequestError
 
 HEADER = Header(opcheck="1", torch="2", python="3", platform="Linux", engine="batched", seed=0, started="now")
 END = End(complete=True, seconds=1.5, cases=2)
@@ -214,7 +215,7 @@ def refused(path):
             path.write_text(content)
         else:
             write_lines(path, content)
-        with pytest.raises(ReportError) as caught:
+        with pytest.raises(RequestError) as caught:
             read(path)
         told = str(caught.value)
         assert len(told.splitlines()) == 1
@@ -303,7 +304,7 @@ class TestMistakes:
 
     def test_a_file_that_is_not_there_or_no_file(self, tmp_path, path):
         for place, why in ((path, "No such file or directory"), (tmp_path, "Is a directory")):
-            with pytest.raises(ReportError, match=f"cannot be read: {why}"):
+            with pytest.raises(RequestError, match=f"cannot be read: {why}"):
                 read(place)
 
 
@@ -333,5 +334,5 @@ def test_durations_are_those_of_the_cases_that_ran(tmp_path: Path) -> None:
 
 def test_durations_of_what_is_no_report_are_refused(tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text("{}")
-    with pytest.raises(ReportError, match="it is no report of opcheck"):
+    with pytest.raises(RequestError, match="it is no report of opcheck"):
         read_durations(tmp_path / "old.json")

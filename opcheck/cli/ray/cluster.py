@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from opcheck.cli.selecting import RequestError
 from opcheck.spec.device_profile import RESERVED
+from opcheck.spec.problems import RequestError
 from opcheck.text import message_of
 
 LOCAL = "local"

@@ -15,7 +15,6 @@ import pytest
 
 from opcheck.cli.ray.cluster import RETRIES, Broken, Cluster, Died, demand, describe
 from opcheck.cli.ray.task import Job, Report, digest, run_part
-from opcheck.cli.selecting import RequestError
 from opcheck.cli.stdout import terminated_as_interrupt
 from opcheck.planning.shards import Group
 from opcheck.pytest_plugin.items import CaseItem, report_death
@@ -24,6 +23,7 @@ from opcheck.pytest_plugin.project import PLUGIN
 from opcheck.running.outcome import Outcome
 from opcheck.running.watchdog import Death
 from opcheck.spec.device_profile import DeviceProfile
+from opcheck.spec.problems import RequestError
 
 FEWEST, MOST = 64, 500
 """The number of cases after which a task takes no further group. To begin one, torch is imported."""
