@@ -6,12 +6,12 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from opcheck.report.content import LeftOut, Report, Run
+from opcheck.report.content import Report, Run
 from opcheck.report.labels import Conditions, conditions_of
 from opcheck.spec.problems import RequestError
 from opcheck.text import counted
 
-SAME = ("opcheck", "torch", "python", "platform", "engine", "seed", "overrides", "selection")
+SAME = (*(name for name in Conditions._fields if name != "details"), "selection")
 """What the shards of one run have in common, beside their devices."""
 
 OPTIONS = ("--shard", "--opcheck-shard")
@@ -165,7 +165,10 @@ def _strays(shards: Sequence[Run], runs: Iterable[Run]) -> Iterator[str]:
 
 
 def _joined(several: Iterable[Run]) -> Run | None:
-    """Return the run that some shards make up; None if they ran on different devices."""
+    """Return the run that some shards make up; None if they ran on different devices.
+
+    What was left out of the whole, each of them has counted.
+    """
     shards = sorted(several, key=lambda run: int(run.shard.partition("/")[0]))
     details: dict[str, str] = {}
     for name, text in (item for run in shards for item in run.details.items() if item[1]):
@@ -177,19 +180,9 @@ def _joined(several: Iterable[Run]) -> Run | None:
         "shard": "",
         "started": min(run.started for run in shards),
         "seconds": round(sum(run.seconds or 0.0 for run in shards), 3),
-        "left_out": _left_out(shards),
         "records": [record for run in shards for record in run.records],
     }
     return shards[0].model_copy(update=changed)
-
-
-def _left_out(shards: Iterable[Run]) -> list[LeftOut]:
-    """Return what was left out of the whole, which each shard has counted."""
-    most: dict[tuple[str, str], LeftOut] = {}
-    for row in (row for run in shards for row in run.left_out):
-        known = most.setdefault((row.device, row.reason), row)
-        most[row.device, row.reason] = max(known, row, key=lambda one: one.cases)
-    return list(most.values())
 
 
 def _without_shard(command: Iterable[str]) -> list[str]:
