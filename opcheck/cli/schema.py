@@ -13,6 +13,7 @@ from typing import Any
 import tomli
 
 from opcheck.planning.vocabulary import vocabulary
+from opcheck.report import content
 from opcheck.settings import NO_SPECS, Settings
 from opcheck.spec.document import OTHERS, shown
 from opcheck.spec.problems import RequestError
@@ -48,26 +49,13 @@ def run(options: argparse.Namespace) -> int:
         changed = _write(_editor_files(json_schema(vocabulary(settings)), settings))
         print(f"wrote {', '.join(shown(path) for path in changed)}" if changed else "nothing has changed")
         return 0
-    text = json.dumps(report_schema() if options.of == "report" else json_schema(vocabulary()), indent=2)
+    schema = content.json_schema() if options.of == "report" else json_schema(vocabulary())
+    text = json.dumps(schema, indent=2)
     if options.output:
         Path(options.output).write_text(text + "\n", encoding="utf-8")
     else:
         print(text)
     return 0
-
-
-def report_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a line of a report."""
-    from pydantic import TypeAdapter
-
-    from opcheck.report.content import End, Header, Unread
-    from opcheck.running.outcome import Outcome
-
-    lines: TypeAdapter[Any] = TypeAdapter(Header | Outcome | End | Unread)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "a line of a report",
-    } | lines.json_schema()
 
 
 def _editor_files(schema: dict[str, Any], settings: Settings) -> dict[Path, str]:

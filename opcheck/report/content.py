@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from opcheck.running.outcome import Outcome
 
@@ -75,6 +75,19 @@ class Unread(Line):
     """A line in place of a file that was to be merged."""
 
     unread: str = Field(description="the file, and why it could not be read")
+
+
+KINDS: dict[str, type[Line | Outcome]] = {"schema": Header, "id": Outcome, "complete": End, "unread": Unread}
+"""The key by which each kind of line is known."""
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a line."""
+    lines: TypeAdapter[Any] = TypeAdapter(Header | Outcome | End | Unread)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "a line of a report",
+    } | lines.json_schema()
 
 
 class Run(Header, End):

@@ -14,15 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from opcheck.planning.shards import Durations, Taken
-from opcheck.report.content import SCHEMA, End, Header, Line, Report, Run, Unread
+from opcheck.report.content import KINDS, SCHEMA, End, Header, Line, Report, Run, Unread
 from opcheck.report.files import is_stream, opened, replace
 from opcheck.report.merge import joined
 from opcheck.running.outcome import Outcome
 from opcheck.spec.document import shown
 from opcheck.spec.problems import RequestError
-
-KINDS: dict[str, type[Line | Outcome]] = {"schema": Header, "id": Outcome, "complete": End, "unread": Unread}
-"""The key by which each kind of line is known."""
 
 MAJOR, MINOR = map(int, SCHEMA.split("."))
 RENEW = "run the cases again with --report-json"

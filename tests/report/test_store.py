@@ -12,8 +12,7 @@ import jsonschema
 import pytest
 from report_files import lines, record, report, run, write_lines
 
-from opcheck.cli.schema import report_schema
-from opcheck.report.content import End, Header
+from opcheck.report.content import End, Header, json_schema
 from opcheck.report.merge import gaps
 from opcheck.report.store import ReportFile, read, read_durations, write
 from opcheck.spec.problems import RequestError
@@ -310,15 +309,13 @@ class TestMistakes:
 
 def test_the_schema_accepts_each_kind_of_line(path):
     write(report(record("a", "failed", fields={"x": 1}), unread=["b.json: is empty"]), path)
-    validator = jsonschema.Draft202012Validator(report_schema())
+    validator = jsonschema.Draft202012Validator(json_schema())
     header, case, end, unread = lines(path)
     assert all(map(validator.is_valid, (header, case, end, unread)))
     assert validator.is_valid({**header, "schema": "2.4", "further": 1})
     for wrong in ({}, {**header, "schema": 1}, {**case, "outcome": "maybe"}, {**end, "cases": "two"}, {"unread": 1}):
         assert not validator.is_valid(wrong)
-    assert all(
-        "description" in one for kind in report_schema()["$defs"].values() for one in kind["properties"].values()
-    )
+    assert all("description" in one for kind in json_schema()["$defs"].values() for one in kind["properties"].values())
 
 
 def test_durations_are_those_of_the_cases_that_ran(tmp_path: Path) -> None:
