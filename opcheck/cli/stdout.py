@@ -50,17 +50,14 @@ class Output(io.TextIOWrapper):
             print(f"opcheck: the output is incomplete: {error.strerror}", file=sys.stderr)
 
 
-class terminated_as_interrupt:
-    """A context in which SIGTERM acts like Ctrl-C: the run ends, and its reports are written."""
-
-    def __enter__(self) -> None:
-        def interrupt(*_: object) -> None:
-            signal.raise_signal(signal.SIGINT)
-
-        self.before: Any = None
-        with suppress(ValueError):  # only the main thread can set handlers
-            self.before = signal.signal(signal.SIGTERM, interrupt)
-
-    def __exit__(self, *_: object) -> None:
-        if self.before is not None:
-            signal.signal(signal.SIGTERM, self.before)
+@contextmanager
+def terminated_as_interrupt() -> Iterator[None]:
+    """Make SIGTERM act like Ctrl-C: the run ends, and its reports are written."""
+    before: Any = None
+    with suppress(ValueError):  # only the main thread can set handlers
+        before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
