@@ -91,19 +91,16 @@ class Diff:
         worse = {*REGRESSIONS} - {*allowed}
         return bool(self.gaps) or any(change.kind in worse for change in self.changes)
 
-    def lines(self, most: int = MOST) -> Iterator[str]:
-        """Yield the lines that say what has changed.
-
-        most: the most changes of a kind that are listed; the others are counted.
-        """
+    def lines(self) -> Iterator[str]:
+        """Yield the lines that say what has changed."""
         yield from map(printable, (*self.gaps, *self.unlike))
         counts = Counter(change.kind for change in self.changes)
         for kind in filter(counts.get, KINDS):
             yield f"{kind} ({KINDS[kind]}): {counted(counts[kind], 'case')}"
             changes = [change for change in self.changes if change.kind == kind]
-            yield from (f"  {printable(str(change))}" for change in changes[:most])
-            if counts[kind] > most:
-                yield f"  ... and {counts[kind] - most} more"
+            yield from (f"  {printable(str(change))}" for change in changes[:MOST])
+            if counts[kind] > MOST:
+                yield f"  ... and {counts[kind] - MOST} more"
         for device, count in self.left_aside.items():
             yield f"not compared: {counted(count, 'case')} on {printable(device)} that this run is not about"
         listed = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]] or ["nothing has changed"]

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opcheck.report.causes import Failure, failures_by_cause
-from opcheck.report.content import Report
+from opcheck.report.content import Report, Run
 from opcheck.report.labels import columns
 from opcheck.report.merge import gaps
 from opcheck.report.remarks import wide_lines
@@ -33,7 +33,7 @@ def markdown(report: Report) -> str:
     It has the counts by device and version, failures with their reasons, expectations that are met no more, cases whose
     outcome differs between versions, and what was not run.
     """
-    named = zip(report.runs, columns(report), strict=True)
+    named = [*zip(report.runs, columns(report), strict=True)]
     cases = [(names[record.device], record) for run, names in named for record in run.records]
     bad, all_cases = sum(record.is_bad for record in report.records), counted(len(cases), "case")
     mended = [
@@ -45,7 +45,7 @@ def markdown(report: Report) -> str:
         f"# opcheck: {bad} of {all_cases} failed" if bad else f"# opcheck: {all_cases}, none failed",
         _listed("This report is incomplete", map(_text, gaps(report))),
         _counts(cases),
-        _listed("Failures", _failures(report)),
+        _listed("Failures", _failures(named)),
         _listed("Mended since: expected to fail, but holds", mended),
         _differences(cases),
         _listed("Held to wider tolerances than the defaults", map(_text, wide_lines(report.records))),
@@ -63,9 +63,9 @@ def _counts(cases: Cases) -> str:
     return _table(["run", *used], rows) if rows else ""
 
 
-def _failures(report: Report) -> Iterator[str]:
+def _failures(named: Iterable[tuple[Run, Mapping[str, str]]]) -> Iterator[str]:
     count = 0
-    for run, names in zip(report.runs, columns(report), strict=True):
+    for run, names in named:
         for failure in failures_by_cause(one for one in run.records if one.outcome != "xpassed"):
             yield _failure(failure, names[failure.record.device], whole=count < WHOLE)
             count += 1
