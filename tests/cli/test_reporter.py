@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from report_files import record, report, run
 
-from opcheck.cli.run_reporter import changes
+from opcheck.cli.run.reporter import changes
 from opcheck.planning import load
 from opcheck.settings import Settings
 from opcheck.spec.device_profile import profiles

@@ -6,10 +6,10 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from opcheck.cli.ray.cluster import LOCAL, address
-from opcheck.cli.ray.controller import RayRun
+from opcheck.cli.run.ray.cluster import LOCAL, address
+from opcheck.cli.run.ray.controller import RayRun
+from opcheck.cli.run.start import TIMEOUT, run_cases
 from opcheck.cli.selecting import add_paths
-from opcheck.cli.start_pytest import TIMEOUT, run_cases
 from opcheck.pytest_plugin.options import add_options
 from opcheck.report.files import is_stream
 from opcheck.settings import Settings

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from opcheck.cli.run_reporter import RunReporter
+from opcheck.cli.run.reporter import RunReporter
+from opcheck.cli.run.workers import Workers
 from opcheck.cli.stdout import Output, terminated_as_interrupt
-from opcheck.cli.workers import Workers
 from opcheck.pytest_plugin.options import pytest_arguments
 from opcheck.pytest_plugin.project import split_id
 from opcheck.running.watchdog import Limits, default_memory

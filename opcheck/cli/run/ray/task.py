@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.cli.start_pytest import run_cases
+from opcheck.cli.run.start import run_cases
 from opcheck.running.watchdog import default_memory
 from opcheck.settings import Settings
 from opcheck.spec import SpecError

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from opcheck.cli.ray.cluster import RETRIES, Broken, Cluster, Died, demand, describe
-from opcheck.cli.ray.task import Job, Report, digest, run_part
+from opcheck.cli.run.ray.cluster import RETRIES, Broken, Cluster, Died, demand, describe
+from opcheck.cli.run.ray.task import Job, Report, digest, run_part
 from opcheck.cli.stdout import terminated_as_interrupt
 from opcheck.planning.shards import Group
 from opcheck.pytest_plugin.items import CaseItem, report_death
