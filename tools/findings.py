@@ -104,7 +104,7 @@ def _operators(finding: Finding) -> list[str]:
 
 
 def main() -> int:
-    from opcheck.cli.findings import is_out_of_reach, observed
+    from opcheck.cli.report import is_out_of_reach, observed
 
     for finding in findings():
         print("not run" if is_out_of_reach(finding) else "seen   " if observed(finding) else "absent ", finding.id)

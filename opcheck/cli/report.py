@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,12 +16,12 @@ from opcheck.report.annotations import MOST, github_annotations
 from opcheck.report.content import Report
 from opcheck.report.diff import diff
 from opcheck.report.files import is_stream
-from opcheck.report.findings import findings
+from opcheck.report.findings import Finding, findings
 from opcheck.report.merge import gaps, merge
 from opcheck.report.store import read, write
 from opcheck.spec.document import shown
 from opcheck.spec.problems import RequestError, suggestion
-from opcheck.text import counted, printable
+from opcheck.text import counted, ending, printable
 
 WHY_NOT = (
     "Exit code 1: a case fails that did not, or for another reason, is gone or is skipped that ran before, or a report "
@@ -151,8 +152,6 @@ def _finding(options: argparse.Namespace) -> int:
         raise RequestError([f'unknown finding "{options.id}"{words}'])
     import torch
 
-    from opcheck.cli.findings import observed
-
     try:
         seen = observed(by_id[options.id])
     except Exception as error:  # what a version without the fault refuses, or has no formula for
@@ -160,3 +159,48 @@ def _finding(options: argparse.Namespace) -> int:
         return 1
     print(by_id[options.id].text(torch.__version__, seen), end="")
     return int(not seen)
+
+
+def observed(finding: Finding) -> str:
+    """Return what happens instead of what is right, or an empty string if the fault is not there.
+
+    Where the device of the fault is absent, it returns that nothing has run. Raises what the reproduction raises for
+    another reason than the one that is known.
+    """
+    if is_out_of_reach(finding):
+        return f"not run: {finding.device} is absent"
+    if finding.crashes:
+        from opcheck.running.reproduction import executed
+
+        status, _ = executed(finding.reproduction)
+        return ending(status) if status < 0 else ""
+    return _happened(finding)
+
+
+def is_out_of_reach(finding: Finding) -> bool:
+    """Tell whether a fault is one of a device that is absent."""
+    import torch
+
+    return bool(finding.device) and not torch.get_device_module(finding.device).is_available()
+
+
+def _happened(finding: Finding) -> str:
+    """Return what happens in this process."""
+    import torch
+
+    names: dict[str, Any] = {}
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore")
+            exec(finding.reproduction, names)
+    except Exception as error:
+        if not finding.raises or finding.raises not in str(error):
+            raise
+        return f"{type(error).__name__}: {error}".strip()
+    if finding.raises:
+        return ""
+    try:
+        torch.testing.assert_close(names["actual"], names["expected"], rtol=1e-3, atol=1e-4, check_dtype=False)
+    except AssertionError:
+        return f"actual = {names['actual']}\nexpected = {names['expected']}"
+    return ""

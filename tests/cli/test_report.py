@@ -209,13 +209,13 @@ class TestFinding:
         def refuse(finding):
             raise NotImplementedError("there is no formula")
 
-        monkeypatch.setattr("opcheck.cli.findings.observed", refuse)
+        monkeypatch.setattr("opcheck.cli.report.observed", refuse)
         done = cli("report", "finding", "pdist-third-derivative")
         assert (done.code, done.out) == (1, "")
         assert done.err.endswith(", it raises NotImplementedError: there is no formula\n")
 
     def test_what_this_torch_does_not_have_exits_with_1(self, cli, monkeypatch):
-        monkeypatch.setattr("opcheck.cli.findings.observed", lambda finding: "")
+        monkeypatch.setattr("opcheck.cli.report.observed", lambda finding: "")
         done = cli("report", "finding", "pdist-third-derivative")
         assert (done.code, "not seen in torch" in done.out) == (1, True)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from opcheck.cli.findings import observed
+from opcheck.cli.report import observed
 from opcheck.report.findings import findings
 
 

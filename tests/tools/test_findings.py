@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import opcheck
-from opcheck.cli.findings import is_out_of_reach, observed
+from opcheck.cli.report import is_out_of_reach, observed
 from opcheck.report.findings import findings
 
 tool = runpy.run_path(str(Path(__file__).resolve().parent.parent.parent / "tools" / "findings.py"))
