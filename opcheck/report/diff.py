@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from opcheck.report.content import Report
-from opcheck.report.labels import Conditions, conditions_of, labels, pairs
+from opcheck.report.labels import by_device, labels, pairs
 from opcheck.report.merge import gaps
 from opcheck.running.outcome import Outcome
 from opcheck.text import counted, printable
@@ -121,7 +121,7 @@ def diff(
     in the old report should be in the new one.
     """
     result = Diff(gaps=[f"the {age} report: {gap}" for age, one in (("old", old), ("new", new)) for gap in gaps(one)])
-    left, right = _by_device(old), _by_device(new)
+    left, right = by_device(old), by_device(new)
     for device in dict.fromkeys([*left, *right]):
         olds, news = left.get(device, {}), right.get(device, {})
         names = labels([*olds, *news])
@@ -142,18 +142,6 @@ def diff(
     order = {kind: place for place, kind in enumerate(KINDS)}
     result.changes.sort(key=lambda change: order[change.kind])
     return result
-
-
-def _by_device(report: Report) -> dict[str, dict[Conditions, dict[str, Outcome]]]:
-    """Return the records of a report by device, conditions and case id. Of two records of a case, a bad one counts."""
-    devices: dict[str, dict[Conditions, dict[str, Outcome]]] = {}
-    for run in report.runs:
-        conditions = conditions_of(run)
-        for record in run.records:
-            cases = devices.setdefault(record.device, {}).setdefault(conditions[record.device], {})
-            if record.id not in cases or not cases[record.id].is_bad:
-                cases[record.id] = record
-    return devices
 
 
 def _kind(old: Outcome | None, new: Outcome | None, slower: float | None) -> str:

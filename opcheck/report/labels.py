@@ -9,6 +9,7 @@ from typing import NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from opcheck.report.content import Report, Run
+from opcheck.running.outcome import Outcome
 
 
 class Conditions(NamedTuple):
@@ -40,6 +41,18 @@ def conditions_of(run: Run) -> dict[str, Conditions]:
         device: Conditions(run.torch, run.python, run.platform, run.details.get(device, ""), *rest)
         for device in dict.fromkeys(record.device for record in run.records)
     }
+
+
+def by_device(report: Report) -> dict[str, dict[Conditions, dict[str, Outcome]]]:
+    """Return the records of a report by device, conditions and case id. Of two records of a case, a bad one counts."""
+    devices: dict[str, dict[Conditions, dict[str, Outcome]]] = {}
+    for run in report.runs:
+        conditions = conditions_of(run)
+        for record in run.records:
+            cases = devices.setdefault(record.device, {}).setdefault(conditions[record.device], {})
+            if record.id not in cases or not cases[record.id].is_bad:
+                cases[record.id] = record
+    return devices
 
 
 def labels(several: Iterable[Conditions]) -> dict[Conditions, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opcheck.report.causes import Failure, failures_by_cause
 from opcheck.report.content import Report, Run
-from opcheck.report.labels import columns
+from opcheck.report.labels import by_device, columns, labels
 from opcheck.report.merge import gaps
 from opcheck.report.remarks import wide_lines
 from opcheck.running.outcome import KINDS, Outcome
@@ -41,13 +41,14 @@ def markdown(report: Report) -> str:
         for column, record in cases
         if record.outcome == "xpassed"
     ]
+    differences = [*_differences(report)]
     parts = [
         f"# opcheck: {bad} of {all_cases} failed" if bad else f"# opcheck: {all_cases}, none failed",
         _listed("This report is incomplete", map(_text, gaps(report))),
         _counts(cases),
         _listed("Failures", _failures(named)),
         _listed("Mended since: expected to fail, but holds", mended),
-        _differences(cases),
+        "\n\n".join(["## Where runs differ", *differences]) if differences else "",
         _listed("Held to wider tolerances than the defaults", map(_text, wide_lines(report.records))),
         _listed("What was not run, or was expected to fail", _not_run(report, cases)),
     ]
@@ -83,27 +84,20 @@ def _failure(failure: Failure, column: str, whole: bool) -> str:
     return "\n".join(lines)
 
 
-def _differences(cases: Cases) -> str:
-    """Return a table for each device of the cases that have another outcome in one run than in another."""
-    names: dict[str, dict[str, None]] = defaultdict(dict)
-    by_id: dict[str, dict[str, dict[str, Outcome]]] = defaultdict(lambda: defaultdict(dict))
-    for column, record in cases:
-        names[record.device][column] = None
-        by_id[record.device][record.id][column] = record
-    parts = [_differing(own, [*names[device]]) for device, own in by_id.items() if len(names[device]) > 1]
-    tables = "\n\n".join(part for part in parts if part)
-    return f"## Where runs differ\n\n{tables}" if tables else ""
-
-
-def _differing(cases: Mapping[str, Mapping[str, Outcome]], names: Sequence[str]) -> str:
-    rows, alone = [], 0
-    for name, own in cases.items():
-        alone += len(own) < len(names)
-        if len({record.outcome for record in own.values()}) > 1:
-            rows.append([_code(name), *(own[run].outcome if run in own else "" for run in names)])
-    table = _table(["case", *map(_text, names)], rows) if rows else ""
-    apart = f"{counted(alone, 'case')} not in all of {', '.join(map(_text, names))}" if alone else ""
-    return "\n\n".join(part for part in (table, apart) if part)
+def _differences(report: Report) -> Iterator[str]:
+    """Yield a table for each device of the cases that have another outcome in one run than in another."""
+    for device, runs in by_device(report).items():
+        names = [_text(f"{device}, {label}") for label in labels(runs).values()]
+        rows, alone = [], 0
+        for case in dict.fromkeys(case for own in runs.values() for case in own):
+            outcomes = [own[case].outcome if case in own else "" for own in runs.values()]
+            alone += "" in outcomes
+            if len({*outcomes} - {""}) > 1:
+                rows.append([_code(case), *outcomes])
+        if rows:
+            yield _table(["case", *names], rows)
+        if alone:
+            yield f"{counted(alone, 'case')} not in all of {', '.join(names)}"
 
 
 def _not_run(report: Report, cases: Cases) -> Iterator[str]:
