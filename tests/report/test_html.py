@@ -12,8 +12,7 @@ import pytest
 from many_cases import many_cases
 
 from opcheck.report.content import LeftOut, Report
-from opcheck.report.html import encoding, rendered, write
-from opcheck.report.html.page import HERE, SCRIPTS, duration, moment
+from opcheck.report.html import HERE, SCRIPTS, duration, encoding, moment, rendered, write
 from opcheck.running.outcome import KINDS
 
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(1)>&lt;'"--><!--{{ 7 * 7 }}\u2028"""

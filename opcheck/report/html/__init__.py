@@ -1,5 +1,95 @@
-"""The HTML report: one file that fetches nothing."""
+"""Writes a report as one HTML file: template, style, script and data in one, with nothing to fetch."""
 
-from opcheck.report.html.page import rendered, write
+from __future__ import annotations
 
-__all__ = ["rendered", "write"]
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from opcheck.report.content import Report, Run
+from opcheck.report.files import replace
+from opcheck.report.html.encoding import encoded
+from opcheck.report.merge import gaps
+from opcheck.report.remarks import wide_lines
+
+HERE = Path(__file__).resolve().parent
+
+SCRIPTS = (
+    "dom", "data", "address", "selection", "filters", "matrix", "cases", "lists", "jacobian", "colors", "case", "main",
+)  # fmt: skip
+"""The parts of the script. They share one scope; `main` starts the page."""
+
+
+def write(report: Report, path: Path) -> None:
+    """Write a report as a page. Raises OSError if the file cannot be written."""
+    replace(path, [rendered(report).encode()])
+
+
+def rendered(report: Report) -> str:
+    """Return the page of a report.
+
+    Text of the report is data, never markup: the template escapes what it shows, and the script makes text nodes of the
+    rest. Should both fail, the policy of the page runs no other script than its own, and loads nothing.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"duration": duration, "moment": moment}
+    script, style = _script(), (HERE / "style.css").read_text(encoding="utf-8")
+    return environment.get_template("page.html.j2").render(
+        report=report,
+        gaps=gaps(report),
+        wide=wide_lines(report.records),
+        title=title(report.runs),
+        data=Markup(_embedded(encoded(report))),
+        script=Markup(script),
+        style=Markup(style),
+        policy={"script": _digest(script), "style": _digest(style)},
+    )
+
+
+def title(runs: list[Run]) -> str:
+    """Return what the page is about: its devices, and its versions of torch."""
+    devices = list(dict.fromkeys(device for run in runs for device in run.devices))
+    versions = list(dict.fromkeys(run.torch for run in runs if run.torch))
+    parts = [", ".join(devices), f"torch {', '.join(versions)}" if versions else ""]
+    return " \N{MIDDLE DOT} ".join(["opcheck report", *filter(None, parts)])
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, as in `2 h 5 min`, `3 min 10 s` or `4.2 s`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def moment(text: str) -> str:
+    """Return a time by ISO 8601 for people, or as it is if it is none."""
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).strftime("%d %b %Y, %H:%M %Z").strip()
+    except ValueError:
+        return text
+
+
+def _script() -> str:
+    parts = [(HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
+    return '(() => {\n"use strict";\n' + "\n".join(parts) + "})();\n"
+
+
+def _embedded(data: Mapping[str, Any]) -> str:
+    """Return data as JSON in which no HTML can begin or end."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _digest(text: str) -> str:
+    """Return the source expression by which a content security policy allows an inline script or style."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
