@@ -24,7 +24,7 @@ def github_annotations(runs: Iterable[Iterable[Outcome]], folder: str = "", most
     """
     every = [failure for records in runs for failure in failures_by_cause(records)]
     for failure in every[:most]:
-        record, also = failure.record, len(failure.same) + len(failure.blocked)
+        record, also = failure.record, len(failure.others)
         text = shortened(record.message or record.reason, LONGEST, LONGEST // 4)
         text += f"\n\nthe same cause: {also} more" if also else ""
         yield _command("error", _place(record, folder), f"{record.outcome}: {record.id}", text)

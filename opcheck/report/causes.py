@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from opcheck.running.outcome import Outcome
 
@@ -16,14 +16,14 @@ class Failure:
     """A failure, and what has the same cause."""
 
     record: Outcome
-    same: list[Outcome] = field(default_factory=list)
-    """Cases of the same operator that failed for the same reason."""
-    blocked: list[Outcome] = field(default_factory=list)
-    """Cases that were not judged because of it."""
+    others: list[Outcome]
+    """Cases of the same operator that failed for the same reason, and cases that were not judged because of it."""
 
     def followers(self) -> list[str]:
         """Return a line for each way in which other cases follow, with the names of some of them."""
-        ways = (("the same", self.same), ("not judged because of it", self.blocked))
+        same = [one for one in self.others if one.outcome != "blocked"]
+        blocked = [one for one in self.others if one.outcome == "blocked"]
+        ways = (("the same", same), ("not judged because of it", blocked))
         return [f"{how}: {_names(records)}" for how, records in ways if records]
 
 
@@ -37,9 +37,7 @@ def failures_by_cause(records: Iterable[Outcome]) -> list[Failure]:
     failures = []
     for own in groups.values():
         first = next((one for one in own if cause_of(one) or one.outcome != "blocked"), own[0])
-        others = [one for one in own if one is not first]
-        blocked = [one for one in others if one.outcome == "blocked"]
-        failures.append(Failure(first, [one for one in others if one.outcome != "blocked"], blocked))
+        failures.append(Failure(first, [one for one in own if one is not first]))
     order = {record.id: number for number, record in enumerate(bad)}
     return sorted(failures, key=lambda failure: order[failure.record.id])
 

@@ -75,4 +75,4 @@ def test_a_chain_is_told_with_its_first_cause():
 
 def test_a_circle_ends():
     records = [record("a", "blocked", "no", blocked_by="b"), record("b", "blocked", "no", blocked_by="a")]
-    assert sum(1 + len(failure.blocked) for failure in failures_by_cause(records)) == 2
+    assert sum(1 + len(failure.others) for failure in failures_by_cause(records)) == 2
