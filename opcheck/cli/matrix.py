@@ -34,25 +34,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the jobs. Raises SpecError for mistakes in the matrix, RequestError if the project has none."""
     settings = Settings.find()
-    if settings.matrix is None:
+    matrix = settings.matrix
+    if matrix is None:
         raise RequestError([NO_MATRIX])
-    _refuse_mistakes(settings, settings.matrix)
-    for line in _left_out(settings, settings.matrix):
-        print(f"opcheck: {line}", file=sys.stderr)
+    with declared(settings.dtypes()):
+        _refuse_mistakes(settings, matrix)
+        for line in _left_out(settings, matrix):
+            print(f"opcheck: {line}", file=sys.stderr)
     if options.format == "github":
-        print(json.dumps({"include": _for_github(settings.matrix)}))
+        print(json.dumps({"include": _for_github(matrix)}))
     elif options.format == "gitlab":
-        for job in settings.matrix.jobs():  # YAML to which a file with the job `.opcheck` can be added
+        for job in matrix.jobs():  # YAML to which a file with the job `.opcheck` can be added
             print(f"{json.dumps(job['name'])}: {json.dumps(_for_gitlab(job))}")
     else:
-        print(json.dumps(settings.matrix.jobs(), indent=1))
+        print(json.dumps(matrix.jobs(), indent=1))
     return 0
 
 
 def _refuse_mistakes(settings: Settings, matrix: Matrix) -> None:
     """Raise SpecError for the mistakes that show only when device profiles are known."""
-    with declared(settings.dtypes()):
-        unknown = list(matrix.unknown_names(settings.profiles()))
+    unknown = list(matrix.unknown_names(settings.profiles()))
     if unknown:
         raise SpecError(
             settings.problem(("matrix", *one.place), one.what, one.expected, one.nearest) for one in unknown
@@ -73,8 +74,7 @@ def _left_out(settings: Settings, matrix: Matrix) -> Iterator[str]:
     except SpecError:
         return  # each job says what is wrong
     for name, several in narrow.items():
-        with declared(settings.dtypes()):
-            covered = expand(several)
+        covered = expand(several)
         counts = Counter(case.dtype for case in plan(library, [profiles[name]]))
         lost = {dtype: count for dtype, count in counts.items() if dtype not in covered}
         if lost:
