@@ -91,9 +91,9 @@ def _merge(options: argparse.Namespace) -> int:
         try:
             reports.append((shown(path), read(path)))
         except RequestError as error:
-            if len(unread) + 1 == len(options.reports):
-                raise
             unread.append(str(error))
+    if not reports:
+        raise RequestError(unread, prefix="")
     report = merge(reports, unread)
     write(report, options.output)
     stream = sys.stderr if is_stream(options.output) else sys.stdout
