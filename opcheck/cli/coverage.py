@@ -54,9 +54,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         with terminated_as_interrupt():
             rows = [cover(module, library, workplace, options.n) for module in modules_of(options.module)]
+            reached = _formulas(library, options, settings) if options.formulas else None
     except Unresolved as error:
         raise RequestError([error.in_full]) from None
-    reached = _formulas(library, options, settings) if options.formulas else None
     if options.json:
         print(json.dumps(_record(rows, reached), indent=1))
     else:
@@ -73,8 +73,7 @@ def _formulas(library: Library, options: argparse.Namespace, settings: Settings)
     problems = session.prepare(library)
     if problems:
         raise SpecError(problems)
-    with terminated_as_interrupt():
-        names, lost = reached(list(library), session, options.n, options.timeout)
+    names, lost = reached(list(library), session, options.n, options.timeout)
     return {"reached": sorted(names), "not_measured": lost}
 
 
@@ -92,10 +91,8 @@ def _print(rows: Sequence[Covered], reached: dict[str, Any] | None) -> None:
     for row in rows:
         for name, why in row.unknown.items():
             say(f"not known: {name}{_nearest(row.nearest[name])}: {why}")
-    total, specified, unknown = (
-        sum(sizes) for sizes in zip(*((row.total, len(row.specified), len(row.unknown)) for row in rows), strict=True)
-    )
-    constant = sum(len(row.constant) for row in rows)
+    total, specified = sum(row.total for row in rows), sum(len(row.specified) for row in rows)
+    unknown, constant = sum(len(row.unknown) for row in rows), sum(len(row.constant) for row in rows)
     if constant:
         say(f"without a spec, and not differentiable: {constant:,} (--json lists them)")
     say(

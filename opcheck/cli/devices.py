@@ -6,12 +6,12 @@ import argparse
 import json
 from typing import Any
 
+from opcheck.cli.stdout import say
 from opcheck.devices.presence import Availability, ask, may_be_present
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.dtypes import expand
-from opcheck.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
         state = f"present ({one.count})  {one.detail}" if one.present else f"absent: {one.reason}"
         if one.present and not may_be_present(profile, settings):
             state += "; tested only if it is named: no sign of its hint is there"
-        print(printable(f"{name:<8} {state}", most=1000))
+        say(f"{name:<8} {state}")
     return 0
 
 

@@ -16,7 +16,6 @@ from markupsafe import Markup
 from opcheck.report.content import Report, Run
 from opcheck.report.files import replace
 from opcheck.report.html.encoding import encoded
-from opcheck.report.merge import gaps
 from opcheck.report.remarks import wide_lines
 
 HERE = Path(__file__).resolve().parent
@@ -42,13 +41,14 @@ def rendered(report: Report) -> str:
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"duration": duration, "moment": moment}
+    data = encoded(report)
     script, style = _script(), (HERE / "style.css").read_text(encoding="utf-8")
     return environment.get_template("page.html.j2").render(
         report=report,
-        gaps=gaps(report),
+        gaps=data["gaps"],
         wide=wide_lines(report.records),
         title=title(report.runs),
-        data=Markup(_embedded(encoded(report))),
+        data=Markup(_embedded(data)),
         script=Markup(script),
         style=Markup(style),
         policy={"script": _digest(script), "style": _digest(style)},
