@@ -49,9 +49,10 @@ def merge(reports: Iterable[tuple[str, Report]], unread: Iterable[str] = ()) -> 
 def joined(runs: Sequence[Run]) -> list[Run]:
     """Return runs in which the shards of a run are one run, if all of them are there and have ended."""
     whole: dict[int, Run | None] = {}
-    for shards in _groups(runs):
+    groups = _groups(runs)
+    for shards in groups:
         has_ended = all(run.complete for run in shards)  # else each is named by its number
-        if has_ended and not any(_problems(shards, runs)) and (one := _joined(shards)):
+        if has_ended and not any(_problems(shards, groups)) and (one := _joined(shards)):
             whole |= dict.fromkeys(map(id, shards)) | {id(shards[0]): one}
     return [run for run in (whole.get(id(run), run) for run in runs) if run is not None]
 
@@ -62,8 +63,9 @@ def gaps(report: Report) -> list[str]:
     lines = ["it has no record of any case"] if is_empty else []
     lines += [f"could not be read: {line}" for line in report.unread]
     lines += [f"{_name(run)} {gap}" for run in report.runs if (gap := _gap(run)) and not (is_empty and run.complete)]
-    for shards in _groups(report.runs):
-        one, why = shards[0], "; ".join(_problems(shards, report.runs))
+    groups = _groups(report.runs)
+    for shards in groups:
+        one, why = shards[0], "; ".join(_problems(shards, groups))
         lines += [f"of the run with torch {one.torch}, python {one.python} on {one.platform}, {why}"] if why else []
     return lines
 
@@ -110,8 +112,8 @@ def _groups(runs: Iterable[Run]) -> list[list[Run]]:
     return result
 
 
-def _problems(shards: Sequence[Run], runs: Iterable[Run]) -> Iterator[str]:
-    """Yield why some shards, among other runs, are not one whole run.
+def _problems(shards: Sequence[Run], groups: Iterable[Sequence[Run]]) -> Iterator[str]:
+    """Yield why some shards are not one whole run. groups: they, and the shards of other runs.
 
     Shards that were divided by different durations may leave out cases: then they have fewer together than were
     selected.
@@ -123,7 +125,7 @@ def _problems(shards: Sequence[Run], runs: Iterable[Run]) -> Iterator[str]:
     if missing:
         what = f"shard {missing[0]} is missing" if len(missing) == 1 else f"shards {', '.join(missing)} are missing"
         yield f"{what}, with {cases - own} of {cases} cases" if is_known and cases and cases > own else what
-        yield from _strays(shards, runs)
+        yield from _strays(shards, groups)
     if differing:
         yield differing
     elif is_known and cases != own and not missing:
@@ -153,10 +155,10 @@ def _difference(shards: Iterable[Run]) -> str:
     return ""
 
 
-def _strays(shards: Sequence[Run], runs: Iterable[Run]) -> Iterator[str]:
+def _strays(shards: Sequence[Run], groups: Iterable[Sequence[Run]]) -> Iterator[str]:
     """Yield in what each other group of shards, which could be the missing ones, differs from those that are there."""
     first, there = shards[0], {run.shard for run in shards}
-    for others in _groups(runs):
+    for others in groups:
         one, names = others[0], {run.shard for run in others}
         is_alike = (one.devices, _count(one)) == (first.devices, _count(first))
         if is_alike and not names & there and _missing(others):
