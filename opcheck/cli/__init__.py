@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import opcheck
+from opcheck.cli.stdout import warn
 
 COMMANDS = {
     "new": "write a first spec of operators, by trying them",
@@ -56,7 +57,7 @@ def _guarded(options: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter complains at exit
         return 0
     except OSError as error:
-        print(f"opcheck: {error}", file=sys.stderr)
+        warn(str(error))
         return 2
     except KeyboardInterrupt:
         return 2
@@ -73,5 +74,5 @@ def _unknown(word: str) -> int:
     from opcheck.spec.problems import suggestion
 
     expected = f"one of {', '.join(COMMANDS)}{suggestion(word, COMMANDS)}"
-    print(f'opcheck: unknown command "{word}"; expected {expected}', file=sys.stderr)
+    warn(f'unknown command "{word}"; expected {expected}')
     return 2

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from opcheck.cli.selecting import loaded
+from opcheck.cli.stdout import warn
 from opcheck.matrix import Job, Matrix
 from opcheck.planning import plan
 from opcheck.settings import Settings
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     with declared(settings.dtypes()):
         _refuse_mistakes(settings, matrix)
         for line in _left_out(settings, matrix):
-            print(f"opcheck: {line}", file=sys.stderr)
+            warn(line)
     if options.format == "github":
         print(json.dumps({"include": _for_github(matrix)}))
     elif options.format == "gitlab":

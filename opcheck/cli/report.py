@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from opcheck.cli.stdout import say
+from opcheck.cli.stdout import say, warn
 from opcheck.pytest_plugin.options import number
 from opcheck.report.annotations import MOST, github_annotations
 from opcheck.report.content import Report
@@ -155,7 +155,7 @@ def _finding(options: argparse.Namespace) -> int:
     try:
         seen = observed(by_id[options.id])
     except Exception as error:  # what a version without the fault refuses, or has no formula for
-        print(f"opcheck: with torch {torch.__version__}, it raises {type(error).__name__}: {error}", file=sys.stderr)
+        warn(f"with torch {torch.__version__}, it raises {type(error).__name__}: {error}")
         return 1
     print(by_id[options.id].text(torch.__version__, seen), end="")
     return int(not seen)

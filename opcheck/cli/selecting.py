@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from opcheck.cli.stdout import warn
 from opcheck.devices.presence import UnknownDevice, chosen_devices
 from opcheck.planning import Selection, load
 from opcheck.pytest_plugin.options import number, whole_number
@@ -39,7 +39,7 @@ def falls_short(options: argparse.Namespace, what: str, reached: float) -> bool:
     least = options.fail_under
     is_below = least is not None and reached < least
     if is_below:
-        print(f"opcheck: the {what} {reached:.3f} is below {least:g}", file=sys.stderr)
+        warn(f"the {what} {reached:.3f} is below {least:g}")
     return is_below
 
 

@@ -19,6 +19,11 @@ def say(*lines: str) -> None:
         print(printable(line, most=100_000), flush=True)
 
 
+def warn(line: str) -> None:
+    """Print a line beside the output."""
+    print(printable(f"opcheck: {line}", lines=True, most=100_000), file=sys.stderr)
+
+
 class Output(io.TextIOWrapper):
     """Standard output that ends the run when its reader is gone, as in `opcheck run | head`.
 
@@ -47,7 +52,7 @@ class Output(io.TextIOWrapper):
             if isinstance(error, BrokenPipeError):
                 raise KeyboardInterrupt from None
             self.is_cut = True
-            print(f"opcheck: the output is incomplete: {error.strerror}", file=sys.stderr)
+            warn(f"the output is incomplete: {error.strerror}")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from opcheck.cli.selecting import devices, loaded, selection
+from opcheck.cli.stdout import warn
 from opcheck.planning import plan
 from opcheck.planning.left_out import left_out
 from opcheck.pytest_plugin.project import PLUGIN
@@ -31,7 +32,6 @@ from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.problems import RequestError
-from opcheck.text import printable
 
 
 class RunReporter:
@@ -161,7 +161,7 @@ class RunReporter:
             self.report.totals(seconds, wrong)
         untested = self._untested()
         if untested and code in (0, 1):
-            print(printable(f"opcheck: {untested}", most=1000), file=sys.stderr)
+            warn(untested)
             code = 2
         if self.options.github_annotations:
             shown = (one for one in self._written.records if new is None or one.id in new)
