@@ -64,9 +64,9 @@ def labels(several: Iterable[Conditions]) -> dict[Conditions, str]:
 
 def columns(report: Report) -> list[dict[str, str]]:
     """Return, for each run, the names of its columns in a table of all runs, by device: `cpu, torch 2.13.0`."""
-    every = [conditions_of(run) for run in report.runs]
-    named = {device: labels(one[device] for one in every if device in one) for own in every for device in own}
-    return [{device: f"{device}, {named[device][one]}" for device, one in own.items()} for own in every]
+    named = {device: labels(runs) for device, runs in by_device(report).items()}
+    every = (conditions_of(run).items() for run in report.runs)
+    return [{device: f"{device}, {named[device][one]}" for device, one in own} for own in every]
 
 
 def pairs(
