@@ -55,9 +55,8 @@ class RunReporter:
         self.report = TerminalReport(console, tells_failures=self.old is None)
         self.is_part = is_part
         self.start = time.monotonic()
-        self.mistake: SpecError | None = None
-        """The reason not to run anything, or nothing more."""
-        self.collect_errors: list[str] = []
+        self.mistakes: list[str] = []
+        """The reasons not to run anything, or nothing more."""
         self.total = 0
 
     @pytest.hookimpl(trylast=True)
@@ -71,7 +70,7 @@ class RunReporter:
         try:
             self._look_for_mistakes()
         except SpecError as error:
-            self.mistake = error
+            self.mistakes += str(error).splitlines()
             raise pytest.UsageError from None
 
     def _look_for_mistakes(self) -> None:
@@ -94,7 +93,7 @@ class RunReporter:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Record why a plugin has ended the run, if one has."""
         if isinstance(excinfo.value, pytest.exit.Exception) and excinfo.value.returncode == 2:
-            self.mistake = RequestError([str(excinfo.value.msg)], prefix="")
+            self.mistakes.append(str(excinfo.value.msg))
 
     def pytest_collection_finish(self, session: Any) -> None:
         """Start the progress bar. With pytest-xdist, the workers tell the number of cases later."""
@@ -103,8 +102,8 @@ class RunReporter:
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Start the progress bar with pytest-xdist. Stop the run if the workers could not collect."""
-        if self.collect_errors:
-            pytest.exit("a worker could not collect", returncode=2)
+        if self.mistakes:
+            pytest.exit("a worker could not collect", returncode=pytest.ExitCode.USAGE_ERROR)
         if not self.total:
             self.begin(len(ids))
 
@@ -116,7 +115,7 @@ class RunReporter:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Record an error in collection."""
         if report.failed:
-            self.collect_errors.append(str(report.longrepr))
+            self.mistakes.append(str(report.longrepr))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Report a finished case."""
@@ -128,18 +127,16 @@ class RunReporter:
     def pytest_sessionfinish(self) -> None:
         """Record why the cases could not be divided into shards, if so."""
         if self.plugin.refused:
-            self.mistake = RequestError([self.plugin.refused])
+            self.mistakes.append(f"opcheck: {self.plugin.refused}")
 
     def finish(self, code: int) -> int:
         """Print the failures and the summary. Return the exit code of opcheck.
 
-        code: the exit code of pytest. Raises SpecError or RequestError if nothing could be run.
+        code: the exit code of pytest. Raises RequestError if nothing could be run.
         """
         self.report.stop()
-        if self.collect_errors:
-            raise RequestError(list(dict.fromkeys(self.collect_errors)), prefix="")
-        if self.mistake is not None:
-            raise self.mistake
+        if self.mistakes:
+            raise RequestError(dict.fromkeys(self.mistakes), prefix="")  # each worker says the same
         if code == pytest.ExitCode.NO_TESTS_COLLECTED:
             raise RequestError(["the request selects no case", *left_out_lines(self.plugin.left_out)])
         if code == pytest.ExitCode.USAGE_ERROR:
