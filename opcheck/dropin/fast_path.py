@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import (
     Differentiable,
-    Primal,
     Pushforward,
     Tensors,
     jvp,
@@ -38,7 +36,8 @@ from opcheck.derivatives.coordinates import (
 )
 from opcheck.derivatives.cotangents import undefined
 from opcheck.derivatives.differences import Differences
-from opcheck.derivatives.request import AUTO, Function
+from opcheck.derivatives.point import Point
+from opcheck.derivatives.request import AUTO
 from opcheck.derivatives.tolerances import Numbers
 from opcheck.derivatives.uncertainty import CERTAIN, Measured, allowed, excess
 from opcheck.dropin import passes
@@ -70,30 +69,21 @@ class Claims:
     batched_forward_grad: bool = False
 
 
-def look(
-    function: Function, values: Sequence[Any], numbers: Numbers, claims: Claims, second: Second | None = None
-) -> bool | None:
-    """Return True if all claims hold for a function of the leaves among some values, and False if a Jacobian is wrong.
+def look(point: Point, second: Second | None, numbers: Numbers, claims: Claims) -> bool | None:
+    """Return True if all claims hold for a function at a point, and False if a Jacobian is wrong.
 
-    None if these few calls cannot tell, if anything raises, or if the values are modified; they are restored.
+    None if these few calls cannot tell, or if anything raises.
     second: the cotangents for which gradients of the function are checked; None: the function itself is.
     """
-    leaves = tuple(value for value in values if isinstance(value, Tensor) and value.requires_grad)
-    with Kept((*values, *((second and second.cotangents) or ()))) as memory:
-        try:
-            outputs = function(*leaves)
-            chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad)
-            is_usual = bool(chosen) and all(outputs[index].layout is torch.strided for index in chosen)
-            if not is_usual or memory.is_changed():
-                return None
-            function, outputs, few = Primal(function, chosen), tuple(outputs[index] for index in chosen), FEW_POINTS
-            if second is not None:
-                function, leaves = second.of(function, leaves, outputs)
-                outputs, few = function(*leaves), FEW_PULLBACKS
-            verdict = Glance(function, leaves, outputs, numbers, claims, few).verdict()
-            return None if memory.is_changed() else verdict
-        except Exception:  # the full evidence meets it again, where it is reported
-            return None
+    if not point.outputs or not all(y.requires_grad and y.layout is torch.strided for y in point.outputs):
+        return None
+    try:
+        few = FEW_POINTS
+        if second is not None:
+            point, few = second.of(point), FEW_PULLBACKS
+        return Glance(point.function, point.leaves, point.outputs, numbers, claims, few).verdict()
+    except Exception:  # the full evidence meets it again, where it is reported
+        return None
 
 
 class Unclear(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -102,14 +103,12 @@ def gradcheck(
         check_batched_forward_grad,
     )  # fmt: skip
 
-    def by_torch() -> bool:
-        return torch_gradcheck(
-            func, values, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol, fast_mode=fast_mode, masked=masked,
-            check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
-            check_batched_grad=check_batched_grad, check_batched_forward_grad=check_batched_forward_grad,
-            check_forward_ad=check_forward_ad, check_backward_ad=check_backward_ad,
-        )  # fmt: skip
-
+    by_torch = partial(
+        torch_gradcheck, func, values, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol, fast_mode=fast_mode,
+        masked=masked, check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad, check_batched_forward_grad=check_batched_forward_grad,
+        check_forward_ad=check_forward_ad, check_backward_ad=check_backward_ad,
+    )  # fmt: skip
     if fast_mode or _is_for_torch(values):
         return _by_torch(by_torch, raise_exception)
     return _checked(func, values, numbers, claims, raise_exception, by_torch)
@@ -165,15 +164,13 @@ def gradgradcheck(
         check_fwd_over_rev, check_rev_over_rev, check_undefined_grad, check_grad_dtypes, check_batched_grad
     )  # fmt: skip
 
-    def by_torch() -> bool:
-        return torch_gradgradcheck(
-            func, values, cotangents, eps=eps, atol=atol, rtol=rtol,
-            gen_non_contig_grad_outputs=gen_non_contig_grad_outputs, nondet_tol=nondet_tol, fast_mode=fast_mode,
-            masked=masked, check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
-            check_batched_grad=check_batched_grad, check_fwd_over_rev=check_fwd_over_rev,
-            check_rev_over_rev=check_rev_over_rev,
-        )  # fmt: skip
-
+    by_torch = partial(
+        torch_gradgradcheck, func, values, cotangents, eps=eps, atol=atol, rtol=rtol,
+        gen_non_contig_grad_outputs=gen_non_contig_grad_outputs, nondet_tol=nondet_tol, fast_mode=fast_mode,
+        masked=masked, check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad, check_fwd_over_rev=check_fwd_over_rev,
+        check_rev_over_rev=check_rev_over_rev,
+    )  # fmt: skip
     if fast_mode or _is_for_torch(values):
         return _by_torch(by_torch, raise_exception)
     second = Second(cotangents, gen_non_contig_grad_outputs)
@@ -189,21 +186,22 @@ def _checked(
     torch is asked about a function that writes to its inputs.
     """
     _check_inputs(values)
-    function = _function(func, values)
-    seen = look(function, values, numbers, claims, second)
-    if seen or (seen is False and not raise_exception):
-        return seen
-    request = Request(function, _leaves(values), numbers)
-    with Kept(values) as memory:
+    request = Request(_function(func, values), _leaves(values), numbers)
+    seen = None
+    with Kept((*values, *((second and second.cotangents) or ()))) as memory:
         point = InPlace.of(request)
-        if second is not None:
-            point = InPlace(*second.of(point.function, point.leaves, point.outputs))
         is_changed = memory.is_changed()
+        if not is_changed:
+            if second is None:
+                _check_outputs(point)
+            seen = look(point, second, numbers, claims)
+            seen = None if memory.is_changed() else seen
     if is_changed:
         return _by_torch(by_torch, raise_exception)
-    if second is None:
-        _check_outputs(point)
-    return _verdict(objections(point, request, claims), raise_exception)
+    if seen or (seen is False and not raise_exception):
+        return seen
+    point = InPlace.of(request)  # with a graph that nobody has used
+    return _verdict(objections(point if second is None else second.of(point), request, claims), raise_exception)
 
 
 class ChangedOutputsError(GradcheckError, AssertionError):

@@ -81,15 +81,16 @@ class Second:
     gaps: bool
     """Whether random ones have gaps in memory."""
 
-    def of(self, function: Differentiable, leaves: Tensors, outputs: Tensors) -> tuple[Pullback, Tensors]:
-        """Return the gradients of a function, and the tensors that they are differentiated at."""
+    def of(self, point: Point) -> InPlace:
+        """Return the gradients of the function of a point, at its leaves and at cotangents."""
         vectors, fixed = self.cotangents, tuple[Tensor | None, ...]()
         if vectors is None:
-            plain = vectors_like(outputs, 1)
+            plain = vectors_like(point.outputs, 1)
             vectors = tuple((with_gaps(v) if self.gaps else v).requires_grad_() for v in plain)
         else:
             fixed = tuple(None if v.requires_grad else v for v in vectors)
-        return Pullback(function, len(leaves), fixed=fixed), (*leaves, *(v for v in vectors if v.requires_grad))
+        leaves = *point.leaves, *(v for v in vectors if v.requires_grad)
+        return InPlace(Pullback(point.function, len(point.leaves), fixed=fixed), leaves)
 
 
 class OutputsChange(AssertionError):
