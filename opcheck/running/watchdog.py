@@ -57,15 +57,6 @@ PATIENCE = 2.0
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How much time and memory a case may use. None: no limit."""
-
-    seconds: float | None = None
-    memory: int | None = None
-    """The memory of its process, in MiB."""
-
-
-@dataclass(frozen=True)
 class Death:
     """Why a worker has ended, and what it was doing."""
 
@@ -83,9 +74,12 @@ class Death:
 class Watchdog:
     """Watches workers through their lifeline files, in a thread."""
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
-        self.folder = folder
-        self.limits = limits
+    def __init__(self, folder: Path, seconds: float | None = None, memory: int | None = None) -> None:
+        """Create a watchdog. folder: that of the lifelines.
+
+        seconds, memory: how much time a case may take, and how many MiB its process. None: no limit.
+        """
+        self.folder, self.seconds, self.memory = folder, seconds, memory
         self._killed: dict[str, str] = {}
         """Why a worker was killed, by name."""
         self._stopped = threading.Event()
@@ -121,7 +115,7 @@ class Watchdog:
         sign = read_sign(path)  # now that it has written all that it writes
         is_time_out = _text(path, ".trace").startswith(TIMED_OUT)
         if is_time_out:
-            cause = f"time-out: it takes longer than {self.limits.seconds:g} s"
+            cause = f"time-out: it takes longer than {self.seconds:g} s"
         if sign is not None and sign.doing == "case" and (tried := read_note(path.with_suffix(NOTE))):
             cause += f", at {tried}"
         if sign is not None and sign.doing == "idle":
@@ -139,7 +133,7 @@ class Watchdog:
                     yield path.stem, psutil.Process(sign.pid)
 
     def _watch(self) -> None:
-        most = self.limits.memory
+        most = self.memory
         while most is not None and not self._stopped.wait(PERIOD):
             for name, process in self._busy():
                 with suppress(psutil.Error):
@@ -175,8 +169,8 @@ def default_memory(workers: int) -> int:
 def read_sign(path: Path) -> Sign | None:
     """Return what a worker last recorded; None if it has recorded nothing yet, or is about to."""
     try:
-        return Sign(**json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError):
+        return Sign(**json.loads(read_note(path)))
+    except (ValueError, TypeError):
         return None
 
 

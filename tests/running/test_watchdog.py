@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 
-from opcheck.running.watchdog import Limits, Watchdog, default_memory, read_output, read_sign, read_trace
+from opcheck.running.watchdog import Watchdog, default_memory, read_output, read_sign, read_trace
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def worked(watchdog, code):
 
 @pytest.mark.parametrize("what", ["sleeps", "hangs"])
 def test_a_case_that_takes_too_long_ends_with_its_traceback(tmp_path, what):
-    status, death = worked(Watchdog(tmp_path, Limits(seconds=0.5)), f"with worker.busy('a'): {what}()")
+    status, death = worked(Watchdog(tmp_path, seconds=0.5), f"with worker.busy('a'): {what}()")
     assert (status, death.cause, death.is_time_out) == (1, "time-out: it takes longer than 0.5 s", True)
     assert death.sign.what == "a"
     assert f"in {what}" in death.trace
@@ -85,21 +85,21 @@ def test_a_case_that_takes_too_long_ends_with_its_traceback(tmp_path, what):
 def test_what_a_case_tried_last_is_said_and_not_what_one_before_it_did(tmp_path):
     code = "with worker.busy('a'): worker.note.write('sample 0')\n"
     code += "with worker.busy('b'):\n    worker.note.write('a longer line'); worker.note.write('sample 1'); os.abort()"
-    _, death = worked(Watchdog(tmp_path, Limits()), f"import os\n{code}")
+    _, death = worked(Watchdog(tmp_path), f"import os\n{code}")
     assert death.cause == "the process crashed (SIGABRT), at sample 1"
     (tmp_path / "other").mkdir()
-    _, death = worked(Watchdog(tmp_path / "other", Limits()), f"import os\n{code.replace('worker.note.write', 'str')}")
+    _, death = worked(Watchdog(tmp_path / "other"), f"import os\n{code.replace('worker.note.write', 'str')}")
     assert death.cause == "the process crashed (SIGABRT)"
 
 
 def test_the_time_of_one_case_is_not_that_of_another_nor_of_what_lies_between(tmp_path):
     code = "for _ in range(3):\n    with worker.busy('a'): time.sleep(0.25)\n    time.sleep(0.3)\nsys.exit(5)"
-    status, death = worked(Watchdog(tmp_path, Limits(seconds=0.5)), code)
+    status, death = worked(Watchdog(tmp_path, seconds=0.5), code)
     assert (status, death.cause) == (5, "the process exited, with status 5, before this case began, after a")
 
 
 def test_a_case_that_takes_too_much_memory_is_ended(tmp_path, child):
-    watchdog = Watchdog(tmp_path, Limits(memory=100))
+    watchdog = Watchdog(tmp_path, memory=100)
     process = child(HOARDS)
     says(watchdog, "gw0", process)
     watchdog.start()
@@ -109,7 +109,7 @@ def test_a_case_that_takes_too_much_memory_is_ended(tmp_path, child):
 
 
 def test_a_case_within_its_memory_is_left_alone(tmp_path, child):
-    watchdog = Watchdog(tmp_path, Limits(memory=100_000))
+    watchdog = Watchdog(tmp_path, memory=100_000)
     process = child(HOARDS)
     says(watchdog, "gw0", process)
     watchdog.start()
@@ -118,7 +118,7 @@ def test_a_case_within_its_memory_is_left_alone(tmp_path, child):
 
 
 def test_a_process_that_has_written_nothing_yet_disturbs_nobody(tmp_path):
-    watchdog = Watchdog(tmp_path, Limits(memory=1))
+    watchdog = Watchdog(tmp_path, memory=1)
     watchdog.path_of("gw0").write_text("{")
     watchdog.start()
     watchdog.stop()
@@ -126,7 +126,7 @@ def test_a_process_that_has_written_nothing_yet_disturbs_nobody(tmp_path):
 
 
 def test_a_process_that_belongs_to_somebody_else_is_gone(tmp_path, child):
-    watchdog = Watchdog(tmp_path, Limits())
+    watchdog = Watchdog(tmp_path)
     process = child("pass")
     process.wait()
     says(watchdog, "gw0", process)
@@ -134,7 +134,7 @@ def test_a_process_that_belongs_to_somebody_else_is_gone(tmp_path, child):
 
 
 def test_without_limits_nothing_is_ended_until_nobody_waits_any_more(tmp_path, child):
-    watchdog = Watchdog(tmp_path, Limits())
+    watchdog = Watchdog(tmp_path)
     process = child(SLEEPS)
     says(watchdog, "gw0", process, since=10**6)
     watchdog.start()
@@ -157,7 +157,7 @@ def test_without_limits_nothing_is_ended_until_nobody_waits_any_more(tmp_path, c
     ],
 )
 def test_the_end_of_a_process_is_told(tmp_path, child, code, status, cause):
-    watchdog = Watchdog(tmp_path, Limits())
+    watchdog = Watchdog(tmp_path)
     process = child(code)
     says(watchdog, "gw0", process)
     assert watchdog.death_of("gw0").cause == cause
@@ -165,7 +165,7 @@ def test_the_end_of_a_process_is_told(tmp_path, child, code, status, cause):
 
 
 def test_a_process_that_ends_between_cases_is_told_so(tmp_path, child):
-    watchdog = Watchdog(tmp_path, Limits())
+    watchdog = Watchdog(tmp_path)
     says(watchdog, "gw0", child("import os; os._exit(7)"), doing="idle", what="spec.toml::a::vmap[cpu-float64]")
     assert watchdog.death_of("gw0").cause == (
         "the process exited, with status 7, before this case began, after spec.toml::a::vmap[cpu-float64]"
@@ -183,7 +183,7 @@ class TestLifelines:
         code = (
             "import os\nfor what in ('a long name of a case', 'short', 'a name'):\n    with worker.busy(what): pass\n"
         )
-        _, death = worked(Watchdog(tmp_path, Limits()), f"{code}with worker.busy('last'): os._exit(0)")
+        _, death = worked(Watchdog(tmp_path), f"{code}with worker.busy('last'): os._exit(0)")
         assert (death.sign.doing, death.sign.what) == ("case", "last")
         assert 0 <= time.monotonic() - death.sign.since < 10
         assert 0 <= death.seconds < 10
@@ -205,7 +205,7 @@ class TestLifelines:
         assert read_trace(tmp_path / "gw1.sign") == ""
 
     def test_a_process_that_crashes_leaves_the_traceback_of_its_main_thread(self, tmp_path):
-        status, death = worked(Watchdog(tmp_path, Limits()), "import os\ndef mine(): os.abort()\nmine()")
+        status, death = worked(Watchdog(tmp_path), "import os\ndef mine(): os.abort()\nmine()")
         assert (status, death.cause) == (-6, "the process crashed (SIGABRT)")
         trace = read_trace(tmp_path / "gw0.sign")
         assert trace.startswith("Fatal Python error: Aborted")

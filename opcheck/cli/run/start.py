@@ -16,7 +16,7 @@ from opcheck.cli.run.workers import Workers
 from opcheck.cli.stdout import Output, terminated_as_interrupt
 from opcheck.pytest_plugin.options import pytest_arguments
 from opcheck.pytest_plugin.project import split_id
-from opcheck.running.watchdog import Limits, default_memory
+from opcheck.running.watchdog import default_memory
 from opcheck.settings import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
 
@@ -39,17 +39,18 @@ def run_cases(
     with Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
         wide = None if out.isatty() else 160
         reporter = RunReporter(Console(file=out, width=wide), options, settings, is_part=is_part)
-        workers = [] if options.in_process or options.ray else [Workers(_limits(options, settings))]
+        workers = [] if options.in_process or options.ray else [Workers(*_limits(options, settings))]
         with terminated_as_interrupt():
             code = pytest.main(_arguments(options, settings), plugins=[reporter, *workers, *plugins])
         return reporter.finish(int(code)) or int(out.is_cut)
 
 
-def _limits(options: argparse.Namespace, settings: Settings) -> Limits:
+def _limits(options: argparse.Namespace, settings: Settings) -> tuple[float | None, int]:
+    """Return the most seconds of a case, None without a limit, and the most MiB of its process."""
     seconds = next((one for one in (options.timeout, settings.timeout) if one is not None), TIMEOUT)
     count = options.n or "1"
     processes = max(int(count), 1) if count.isdecimal() else os.cpu_count() or 1
-    return Limits(seconds or None, options.memory or settings.memory or default_memory(processes))
+    return seconds or None, options.memory or settings.memory or default_memory(processes)
 
 
 def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from opcheck.pytest_plugin.items import report_death
 from opcheck.pytest_plugin.project import PLUGIN
-from opcheck.running.watchdog import Death, Limits, Watchdog
+from opcheck.running.watchdog import Death, Watchdog
 
 MOST_TIME_OUTS = 2
 """The time-outs of an operator on a device after which its other cases are blocked."""
@@ -21,9 +21,10 @@ MOST_TIME_OUTS = 2
 class Workers:
     """A pytest plugin for the controlling process. pytest-xdist starts the workers and replaces them."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, seconds: float | None, memory: int) -> None:
+        """Create the plugin. seconds, memory: how much time a case may take, and how many MiB its process."""
         self._folder = Path(tempfile.mkdtemp(prefix="opcheck-"))
-        self._watchdog = Watchdog(self._folder, limits)
+        self._watchdog = Watchdog(self._folder, seconds, memory)
         self._deaths: dict[str, Death] = {}
         self._collected: set[str] = set()
         self._time_outs: Counter[str] = Counter()
@@ -36,7 +37,7 @@ class Workers:
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker where its lifeline file is, and how long a case may take."""
         node.workerinput["opcheck_lifeline"] = str(self._watchdog.path_of(node.gateway.id))
-        node.workerinput["opcheck_seconds"] = self._watchdog.limits.seconds
+        node.workerinput["opcheck_seconds"] = self._watchdog.seconds
 
     def pytest_xdist_node_collection_finished(self, node: Any) -> None:
         """Record that a worker is ready to run cases."""
