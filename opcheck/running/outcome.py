@@ -96,9 +96,10 @@ class Outcome:
 
     @classmethod
     def of(cls, case: Case, kind: OutcomeKind, reason: str = "", message: str = "", **fields: Any) -> Outcome:
-        """Return an outcome of a case, at the place of its operator."""
+        """Return an outcome of a case, at the place of its operator. A bad one without a message tells the reason."""
         document, place = case.operator.document, case.operator.span
         known = bool(document.text)  # a call from Python has none
+        message = message or (f"{case.id}: {reason}" if kind in BAD else "")
         return cls(
             case.id, case.operator.id, case.variant.kind, case.check, case.device.name, case.dtype,
             case.operator.family, kind, reason, message=message, fields=fields, seed=case.base_seed,

@@ -22,7 +22,7 @@ from opcheck.planning.case import Case
 from opcheck.planning.expectations import holding_in, reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import said_once
 from opcheck.running.judge import expected, judge
-from opcheck.running.outcome import Outcome, OutcomeKind, with_rerun
+from opcheck.running.outcome import Outcome, with_rerun
 from opcheck.running.process_state import State, applied, open_contexts, transform_is_open
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
@@ -60,8 +60,8 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
 def abandoned(case: Case, session: RunSession) -> Outcome:
     """Return the outcome of a case that is not run, since others of its operator took too long on its device."""
     cause = f"{case.hazard}: two cases timed out, so that the others are not run; a selection runs them"
-    blocked = _untried(case, "blocked", "not run: two other cases of the operator timed out")
-    outcome = _skipped(case, session) or replace(blocked, fields={"cause": cause})
+    why = "not run: two other cases of the operator timed out"
+    outcome = _skipped(case, session) or Outcome.of(case, "blocked", why, cause=cause)
     return with_rerun(outcome, session.rerun(case))
 
 
@@ -83,7 +83,7 @@ def _refused(case: Case, session: RunSession) -> Outcome | None:
         reason = f"nothing can be tested with {' and '.join(contexts)}, left so before this case"
     else:
         return None
-    return _untried(case, "error", reason)
+    return Outcome.of(case, "error", reason)
 
 
 def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
@@ -186,7 +186,7 @@ def _ended(case: Case, error: BaseException) -> Outcome:
         key = "target" if case.operator.spec.target else "name"
         at = ("operator", case.operator.index, key)
         problem = case.operator.document.problem(at, str(error), nearest=error.hint)
-        return Outcome.of(case, "error", str(problem), f"{case.id}: {problem}")
+        return Outcome.of(case, "error", str(problem))
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return _error(case, f"out of memory: {one_line(error)}")
     if isinstance(error, (DeviceError, getattr(torch, "AcceleratorError", DeviceError))):
@@ -205,12 +205,7 @@ def _ended(case: Case, error: BaseException) -> Outcome:
 
 def _error(case: Case, reason: str) -> Outcome:
     """Return the outcome of a case that ends early for a reason, which the spec may expect."""
-    return expected(case, _untried(case, "error", reason))
-
-
-def _untried(case: Case, kind: OutcomeKind, reason: str) -> Outcome:
-    """Return the outcome of a case without verdicts."""
-    return Outcome.of(case, kind, reason, f"{case.id}: {reason}")
+    return expected(case, Outcome.of(case, "error", reason))
 
 
 class _Interrupted(KeyboardInterrupt):
