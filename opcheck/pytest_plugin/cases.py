@@ -59,15 +59,13 @@ class BoundCase:
         return [context.realize(sample) for sample in context.samples]
 
     def _context(self) -> Context:
-        from opcheck.checks import Context
-        from opcheck.devices.device import Device, availability
+        from opcheck.running.session import RunSession
 
-        case = self.case
-        present = availability(case.device)
+        context = RunSession(self.settings).context(self.case, self.samples())
+        present = context.device.availability
         if not present.present:
-            pytest.skip(f"the device {case.device.name} is not present: {present.reason}")
-        device = Device(case.device, case.device.device_string, present)
-        return Context(case, self.settings, self.samples(), device)
+            pytest.skip(f"the device {self.case.device.name} is not present: {present.reason}")
+        return context
 
 
 def cases(
