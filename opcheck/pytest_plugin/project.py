@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pickle
 import re
 import sys
 from collections import Counter
@@ -72,24 +73,13 @@ class Plugin:
         """The ids of the operators whose modules have been imported."""
         self._described_devices: set[str] = set()
 
-    def from_worker(self) -> dict[str, Any]:
+    def from_worker(self) -> bytes:
         """Return what a worker of pytest-xdist has counted."""
-        left_out = [[*rule, count] for rule, count in self.left_out.items()]
-        shared = None if self.shared is None else [*self.shared]
-        return {"left_out": left_out, "planned": self.planned, "shared": shared, "refused": self.refused}
+        return pickle.dumps({name: getattr(self, name) for name in ("left_out", "planned", "shared", "refused")})
 
-    def take_over(self, counted: dict[str, Any]) -> None:
+    def take_over(self, counted: bytes) -> None:
         """Take over what a worker has counted. All of them collect the same cases."""
-        from opcheck.planning.left_out import Rule
-        from opcheck.planning.shards import Shared
-
-        self.refused = counted["refused"]
-        if counted["shared"]:
-            self.shared = Shared(*counted["shared"])
-        if counted["planned"]:
-            self.planned = tuple(counted["planned"])
-        if counted["left_out"]:
-            self.left_out = Counter({Rule(device, reason): count for device, reason, count in counted["left_out"]})
+        vars(self).update({name: value for name, value in pickle.loads(counted).items() if value})
 
     def take_arguments(self) -> None:
         """Split `FILE::ID` arguments into files and case ids, and leave pytest only paths that it does not split.
