@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,9 @@ def operator_of(
 
     Raises ValueError or TypeError for arguments that cannot be tested.
     """
-    tensors = list(_tensors(args, kwargs))
+    tensors = [part for _, part in leaves_of((args, kwargs)) if isinstance(part, Tensor)]
+    if not tensors:
+        raise ValueError("none of the arguments is a tensor: there is nothing to test")
     call = function if isinstance(function, ModuleCall) else None
     if call is not None and call.is_lazy:
         name = next(iter(uninitialized(call.module)))
@@ -78,12 +81,13 @@ def operator_of(
     any_grad = any(tensor.requires_grad for tensor in tensors)
     file, line = place
     document = Document(shown(Path(file)) if Path(file).is_file() else file, "", {})
-    named = {name: _recipe_of(value, own, any_grad) for name, value in kwargs.items()}
+    placed = tuple(_recipe_of(value, f"argument {index}", own, any_grad) for index, value in enumerate(args))
+    named = {name: _recipe_of(value, f'argument "{name}"', own, any_grad) for name, value in kwargs.items()}
     if call is not None:
         named |= {key: Given(state[name], state[name].requires_grad, own) for name, key in call.keys(kwargs).items()}
     sample = CallSample(
-        "0", tuple(_recipe_of(value, own, any_grad) for value in args), named, None, None, document, (),
-        line, any(str(tensor.layout).startswith("torch.sparse") for tensor in tensors),
+        "0", placed, named, None, None, document, (), line,
+        any(str(tensor.layout).startswith("torch.sparse") for tensor in tensors),
     )  # fmt: skip
     # As in a spec that lists no dtypes, other dtypes need not be refused.
     claimed = Dtypes.model_construct(set(), forward=wanted, backward=tuple(filter(names.is_differentiable, wanted)))
@@ -97,47 +101,27 @@ def operator_of(
     return Operator(spec, (sample,), "", document, 0)
 
 
-def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
-    """Yield the tensors among the arguments.
+def _recipe_of(value: Any, place: str, own: str, any_grad: bool) -> Any:
+    """Return an argument with each tensor, on its own or in lists and tuples, wrapped in a Given.
 
-    Raises ValueError if there is none, or one where derivatives cannot reach it: inside a dict, a dataclass or a named
-    tuple it would silently be a constant.
+    place: where the argument stands, in words. Raises ValueError for a tensor where derivatives cannot reach it: inside
+    a dict, a dataclass or a named tuple it would silently be a constant.
     """
-    places = [(f"argument {index}", value) for index, value in enumerate(args)]
-    places += [(f'argument "{name}"', value) for name, value in kwargs.items()]
-    is_any = False
-    for place, value in places:
-        reached = {id(tensor) for tensor in _within(value)}
-        for path, tensor in leaves_of(value):
-            if not isinstance(tensor, Tensor):
-                continue
-            if id(tensor) not in reached:
-                raise ValueError(
-                    f"the tensor at {place}{path} is out of reach: expected tensors on their own, or in lists or "
-                    "tuples; wrap the function, so that it takes the tensor as an argument"
-                )
-            if tensor.is_nested:
-                raise ValueError(f'{place}{path} is a nested tensor: write a spec instead, with layout = "jagged"')
-            is_any = True
-            yield tensor
-    if not is_any:
-        raise ValueError("none of the arguments is a tensor: there is nothing to test")
-
-
-def _within(value: Any) -> list[Tensor]:
-    """Return the tensors that derivatives can reach in an argument."""
     if isinstance(value, Tensor):
-        return [value]
-    return [tensor for item in value for tensor in _within(item)] if type(value) in (list, tuple) else []
-
-
-def _recipe_of(value: Any, own: str, any_grad: bool) -> Any:
-    """Return an argument with each tensor wrapped in a Given."""
-    if isinstance(value, Tensor):
+        if value.is_nested:
+            raise ValueError(f'{place} is a nested tensor: write a spec instead, with layout = "jagged"')
         return Given(value, value.requires_grad or not any_grad, own)
-    if type(value) in (list, tuple) and _within(value):
-        items = [_recipe_of(item, own, any_grad) for item in value]
+    if type(value) in (list, tuple):
+        items = [_recipe_of(item, f"{place}[{index}]", own, any_grad) for index, item in enumerate(value)]
+        if all(map(is_, items, value)):  # there is no tensor
+            return value
         return items if type(value) is list else TupleValue.model_construct(tuple=items)
+    for path, part in leaves_of(value):
+        if isinstance(part, Tensor):
+            raise ValueError(
+                f"the tensor at {place}{path} is out of reach: expected tensors on their own, or in lists or "
+                "tuples; wrap the function, so that it takes the tensor as an argument"
+            )
     return value
 
 
