@@ -43,6 +43,8 @@ class Sign:
     """When that began, by `time.monotonic()`, which all processes of a machine share."""
 
 
+NO_SIGN = Sign(0, "starting")
+"""What a worker has written that has not written anything."""
 NOTE = ".note"
 """The suffix of the file in which a worker notes what its case is about to try."""
 
@@ -62,7 +64,7 @@ class Death:
 
     cause: str
     """The reason, in one line."""
-    sign: Sign | None = None
+    sign: Sign = NO_SIGN
     trace: str = ""
     """The traceback by faulthandler, and the last output."""
     seconds: float = 0.0
@@ -110,25 +112,24 @@ class Watchdog:
     def death_of(self, worker: str) -> Death:
         """Return why a worker has ended."""
         path = self.path_of(worker)
-        sign = read_sign(path)
-        cause = self._killed.get(worker) or ("the process is gone" if sign is None else _ending(sign.pid))
+        cause = self._killed.get(worker) or _ending(read_sign(path).pid)
         sign = read_sign(path)  # now that it has written all that it writes
         is_time_out = _text(path, ".trace").startswith(TIMED_OUT)
         if is_time_out:
             cause = f"time-out: it takes longer than {self.seconds:g} s"
-        if sign is not None and sign.doing == "case" and (tried := read_note(path.with_suffix(NOTE))):
+        if sign.doing == "case" and (tried := read_note(path.with_suffix(NOTE))):
             cause += f", at {tried}"
-        if sign is not None and sign.doing == "idle":
+        if sign.doing == "idle":
             cause += f", before this case began, after {sign.what}" if sign.what else ", before its first case"
         output = "\n".join(filter(None, [read_trace(path), read_output(path)]))
-        took = time.monotonic() - sign.since if sign is not None and sign.doing == "case" else 0.0
+        took = time.monotonic() - sign.since if sign.doing == "case" else 0.0
         return Death(cause, sign, output, took, is_time_out)
 
     def _busy(self) -> Iterator[tuple[str, psutil.Process]]:
         """Yield the name and the process of each worker that runs a case."""
         for path in self.folder.glob("*.sign"):
             sign = read_sign(path)
-            if sign is not None and sign.doing == "case":
+            if sign.doing == "case":
                 with suppress(psutil.Error):  # it has ended
                     yield path.stem, psutil.Process(sign.pid)
 
@@ -144,7 +145,7 @@ class Watchdog:
 
 def _ending(pid: int) -> str:
     """Return how a child process has ended. It is not reaped: execnet, which started it, does that."""
-    if not hasattr(os, "waitid"):  # Windows
+    if not pid or not hasattr(os, "waitid"):  # Windows
         return "the process is gone"
     deadline = time.monotonic() + PATIENCE
     status = None
@@ -166,12 +167,12 @@ def default_memory(workers: int) -> int:
     return int(psutil.virtual_memory().available * 0.8 / workers / 2**20)
 
 
-def read_sign(path: Path) -> Sign | None:
-    """Return what a worker last recorded; None if it has recorded nothing yet, or is about to."""
+def read_sign(path: Path) -> Sign:
+    """Return what a worker last recorded; `NO_SIGN` if it has recorded nothing yet, or is about to."""
     try:
         return Sign(**json.loads(read_note(path)))
     except (ValueError, TypeError):
-        return None
+        return NO_SIGN
 
 
 def read_output(path: Path, most: int = 2000) -> str:

@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 
-from opcheck.running.watchdog import Watchdog, default_memory, read_output, read_sign, read_trace
+from opcheck.running.watchdog import NO_SIGN, Watchdog, default_memory, read_output, read_sign, read_trace
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def worked(watchdog, code):
         path, death = watchdog.path_of("gw0"), None
         while death is None or death.cause == "the process closed its connection":
             time.sleep(0.05)
-            death = watchdog.death_of("gw0") if read_sign(path) is not None else None
+            death = watchdog.death_of("gw0") if read_sign(path).pid else None
         return process.wait(), death
 
 
@@ -191,8 +191,8 @@ class TestLifelines:
     @pytest.mark.parametrize("text", ["", "{", '{"pid": 1}', "[]"])
     def test_what_is_half_written_is_nothing(self, tmp_path, text):
         (tmp_path / "gw0.sign").write_text(text)
-        assert read_sign(tmp_path / "gw0.sign") is None
-        assert read_sign(tmp_path / "gw1.sign") is None
+        assert read_sign(tmp_path / "gw0.sign") == NO_SIGN
+        assert read_sign(tmp_path / "gw1.sign") == NO_SIGN
 
     def test_a_traceback_is_cut_where_opcheck_called(self, tmp_path):
         from opcheck.running.watchdog import PACKAGE

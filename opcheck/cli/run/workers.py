@@ -51,7 +51,7 @@ class Workers:
         death = self._deaths[name] = self._watchdog.death_of(name)
         if name not in self._collected:
             # Its replacement would die as well.
-            what = f", importing {death.sign.what}" if death.sign is not None and death.sign.what else ""
+            what = f", importing {death.sign.what}" if death.sign.what else ""
             trace = f"\n{death.trace}" if death.trace else ""
             pytest.exit(f"opcheck: a process ended before its first case{what}: {death.cause}{trace}", returncode=2)
 
@@ -59,8 +59,7 @@ class Workers:
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
         """Give a case that ended its process an outcome. Restart a case whose process was broken by another one."""
         death = self._deaths.get(report.node.gateway.id, Death("the process is gone"))
-        broken = death.sign is not None and death.sign.doing == "broken"
-        if broken:  # by a case that has an outcome, so that this comes to an end
+        if death.sign.doing == "broken":  # by a case that has an outcome, so that this comes to an end
             report.outcome = "rescheduled"
             sched.mark_test_pending(crashitem)
             return
