@@ -146,22 +146,17 @@ def _spec_paths(specs: Iterable[str | Path], settings: Settings) -> list[Path]:
     Raises SpecError, at the line of the call, if one is not there.
     """
     file, line = caller()
-    folder = folder_of(file)
-    paths = [_path(spec, folder) for spec in specs]
-    if Path(file).is_file():
-        missing = [(spec, path) for spec, path in zip(specs, paths, strict=True) if not _is_there(path)]
-        if missing:
-            raise SpecError(_missing(Path(file), line, spec, path, settings) for spec, path in missing)
+    folder, paths, problems = folder_of(file), [], []
+    for spec in specs:
+        path = folder / spec
+        if not path.exists() and Path(spec).parts[:1] == (BUILTIN,):
+            path = Path(spec)
+        elif not path.exists() and Path(file).is_file():
+            problems.append(_missing(Path(file), line, spec, path, settings))
+        paths.append(path)
+    if problems:
+        raise SpecError(problems)
     return paths
-
-
-def _path(spec: str | Path, folder: Path) -> Path:
-    beside = folder / spec
-    return Path(spec) if Path(spec).parts[:1] == (BUILTIN,) and not beside.exists() else beside
-
-
-def _is_there(path: Path) -> bool:
-    return path.exists() or path.parts[0] == BUILTIN
 
 
 def _missing(file: Path, line: int, spec: str | Path, path: Path, settings: Settings) -> Problem:

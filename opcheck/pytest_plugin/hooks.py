@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import os
 import random
@@ -13,21 +14,42 @@ from typing import Any
 import pytest
 
 from opcheck.pytest_plugin.items import CaseItem, SpecCollector, report_death
-from opcheck.pytest_plugin.options import add_to_pytest, leave_out_addopts
+from opcheck.pytest_plugin.options import OPTIONS
 from opcheck.pytest_plugin.project import PLUGIN, SENT, Plugin
 from opcheck.pytest_plugin.sharding import register_shard
 from opcheck.text import counted, printable
 
+OF_LOGGING = (
+    "log_auto_indent", "log_cli", "log_cli_date_format", "log_cli_format", "log_cli_level", "log_date_format",
+    "log_file", "log_file_date_format", "log_file_format", "log_file_level", "log_file_mode", "log_format", "log_level",
+)  # fmt: skip
+"""The settings of pytest's logging plugin. `opcheck run` blocks it: it handles all of torch's loggers in each phase."""
+
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the options."""
-    add_to_pytest(parser, pluginmanager)
+    """Add the options of the plugin. All begin with --opcheck: a conftest.py may have others of the same name."""
+    group = parser.getgroup("opcheck", "opcheck: tests of operators from TOML specs")
+    for option in OPTIONS:
+        if not option.is_of_pytest:
+            keywords = {**option.keywords, "dest": f"opcheck_{option.dest}"}
+            group.addoption(option.pytest_word, help=option.help, **keywords)
+        if option.word == "--specs":
+            parser.addini("opcheck_specs", option.help, type="paths", default=[])
+    if pluginmanager.is_blocked("logging"):  # by `opcheck run`: a project may still have settings for it
+        for name in OF_LOGGING:
+            parser.addini(name, "unused: logging is disabled")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """Remove options from addopts that could select other tests than those requested of `opcheck run`."""
-    leave_out_addopts(early_config, args)
+    own = list(early_config.invocation_params.args)
+    if "--opcheck-alone" in own:
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        parser.add_argument("-p", action="append", default=[])
+        parser.add_argument("-W", "--pythonwarnings", action="append", default=[])
+        allowed, _ = parser.parse_known_args(args[: len(args) - len(own)])
+        args[:] = [*(f"-p{name}" for name in allowed.p), *(f"-W{filter}" for filter in allowed.pythonwarnings), *own]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -195,8 +217,7 @@ def pytest_runtest_makereport(
     report = yield
     if isinstance(item, CaseItem) and (report.when == "call" or not report.passed):
         report.__dict__["opcheck"] = item.record_of(report)
-        if news := item.config.stash[PLUGIN].news_of(item.case.device):
-            report.__dict__["opcheck_devices"] = news
+        report.__dict__["opcheck_devices"] = item.config.stash[PLUGIN].details_of(item.case.device)
     if isinstance(item, CaseItem) and report.sections:
         from opcheck.text import well_formed
 

@@ -8,10 +8,7 @@ import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import pytest
+from typing import Any
 
 
 def order(text: str) -> int:
@@ -185,35 +182,3 @@ def overrides(options: argparse.Namespace) -> dict[str, Any]:
     names = [option.dest for option in OPTIONS if option.section == "derivatives"]
     values = {name: getattr(options, f"opcheck_{name}") for name in names}
     return {name: value for name, value in values.items() if value is not None}
-
-
-OF_LOGGING = (
-    "log_auto_indent", "log_cli", "log_cli_date_format", "log_cli_format", "log_cli_level", "log_date_format",
-    "log_file", "log_file_date_format", "log_file_format", "log_file_level", "log_file_mode", "log_format", "log_level",
-)  # fmt: skip
-"""The settings of pytest's logging plugin. `opcheck run` blocks it: it handles all of torch's loggers in each phase."""
-
-
-def add_to_pytest(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the options of the plugin. All begin with --opcheck: a conftest.py may have others of the same name."""
-    group = parser.getgroup("opcheck", "opcheck: tests of operators from TOML specs")
-    for option in OPTIONS:
-        if not option.is_of_pytest:
-            keywords = {**option.keywords, "dest": f"opcheck_{option.dest}"}
-            group.addoption(option.pytest_word, help=option.help, **keywords)
-    if pluginmanager.is_blocked("logging"):  # by `opcheck run`: a project may still have settings for it
-        for name in OF_LOGGING:
-            parser.addini(name, "unused: logging is disabled")
-    about = next(option.help for option in OPTIONS if option.word == "--specs")
-    parser.addini("opcheck_specs", about, type="paths", default=[])
-
-
-def leave_out_addopts(early_config: pytest.Config, args: list[str]) -> None:
-    """Remove options from addopts that could select other tests than those requested of `opcheck run`."""
-    own = list(early_config.invocation_params.args)
-    if "--opcheck-alone" in own:
-        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        parser.add_argument("-p", action="append", default=[])
-        parser.add_argument("-W", "--pythonwarnings", action="append", default=[])
-        allowed, _ = parser.parse_known_args(args[: len(args) - len(own)])
-        args[:] = [*(f"-p{name}" for name in allowed.p), *(f"-W{filter}" for filter in allowed.pythonwarnings), *own]

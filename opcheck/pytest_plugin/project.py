@@ -71,7 +71,6 @@ class Plugin:
         self._marks: dict[str, pytest.MarkDecorator] = {}
         self._prepared: set[str] = set()
         """The ids of the operators whose modules have been imported."""
-        self._described_devices: set[str] = set()
 
     def from_worker(self) -> bytes:
         """Return what a worker of pytest-xdist has counted."""
@@ -230,13 +229,11 @@ class Plugin:
         filters = [*(self.config.option.pythonwarnings or ()), *self.config.getini("filterwarnings"), *sys.warnoptions]
         return bool(timed) or any(filter.startswith("error") for filter in filters)
 
-    def news_of(self, device: DeviceProfile) -> dict[str, str]:
-        """Return what torch calls a device, by its name, at the first call for that device; later, nothing."""
-        if device.name in self._described_devices or "session" not in self.__dict__:
+    def details_of(self, device: DeviceProfile) -> dict[str, str]:
+        """Return what torch calls a device, by its name. Those of the CPU, a number of threads, tell nothing apart."""
+        if "session" not in vars(self) or device.device_string.split(":")[0] == "cpu":
             return {}
-        self._described_devices.add(device.name)
-        is_cpu = device.device_string.split(":")[0] == "cpu"  # its details, a number of threads, tell nothing apart
-        return {} if is_cpu else {device.name: self.session.device(device).availability.detail}
+        return {device.name: self.session.device(device).availability.detail}
 
     def names(self, option: str) -> tuple[str, ...]:
         """Return the names that an option was given, separated by commas or by repeating it."""

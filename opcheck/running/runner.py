@@ -23,7 +23,7 @@ from opcheck.planning.expectations import holding_in, reason_to_skip, samples_to
 from opcheck.running.dtype_support import said_once
 from opcheck.running.judge import expected, judge
 from opcheck.running.outcome import Outcome, with_rerun
-from opcheck.running.process_state import State, applied, open_contexts, transform_is_open
+from opcheck.running.process_state import State, applied, for_cases, open_contexts, transform_is_open
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
 from opcheck.samples.resolve import Unresolved
@@ -101,7 +101,8 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
 
 
 def _judged(context: Context, session: RunSession) -> Outcome:
-    case, state, verdicts = context.case, session.state(context.device), list[Verdict]()
+    case, verdicts = context.case, list[Verdict]()
+    state = for_cases(session.start, context.device.string)
     with _contained(context, state) as contained, _seeded(context):
         context.operator  # noqa: B018 - resolved first, to report a wrong name as such
         check: Check = implementation(case.kind)

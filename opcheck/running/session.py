@@ -69,7 +69,8 @@ class RunSession:
         self.unusable = dict[str, str]()
         """The id of the case since which nothing works on a kind of device, by the kind."""
         self._number, self._absent, self._note = number, absent or {}, note
-        self._start = process_state.read()
+        self.start = process_state.read()
+        """The settings of the process before the first case."""
         self._devices = dict[str, Device]()
 
     def prepare(self, operators: Iterable[Operator], devices: Iterable[DeviceProfile] = ()) -> list[Problem]:
@@ -119,10 +120,6 @@ class RunSession:
         room = None if free is None else max(free // 4, 1)
         is_plain = profile.synchronize is None and own.type == "cpu"  # it reports each error at once
         return replace(device, room=room, is_probed=not is_plain and not device.fault())
-
-    def state(self, device: Device) -> process_state.State:
-        """Return the settings of the process that every case on a device starts from."""
-        return process_state.for_cases(self._start, device.string)
 
     @property
     def conditions(self) -> dict[str, str]:

@@ -7,7 +7,8 @@ from typing import Any, get_args
 
 import pytest
 
-from opcheck.pytest_plugin.options import OPTIONS, add_options, add_to_pytest, overrides, pytest_arguments
+from opcheck.pytest_plugin.hooks import pytest_addoption
+from opcheck.pytest_plugin.options import OPTIONS, add_options, overrides, pytest_arguments
 from opcheck.settings import Settings
 
 SECTIONS = ("profiles", "selection", "shards", "run", "derivatives")
@@ -44,7 +45,7 @@ def commands() -> argparse.ArgumentParser:
 def passed_on(*words: str) -> dict[str, Any]:
     """Return what the plugin is told, for what `opcheck run` is told."""
     plugin: Any = Pytest()
-    add_to_pytest(plugin, plugin)
+    pytest_addoption(plugin, plugin)
     found = plugin.parser.parse_args(pytest_arguments(commands().parse_args(words)))
     return {name.removeprefix("opcheck_"): value for name, value in vars(found).items()}
 
