@@ -24,10 +24,8 @@ def judge(case: Case, verdicts: Sequence[Verdict], conditions: Mapping[str, str]
     conditions: those of the run. The expectations of the case are those that hold under them. Default: under any.
     """
     verdicts = verdicts or [cannot(f"{case.check} gave no verdict: nothing was tested")]
-    failures = [(verdict, _expecting(case, verdict, conditions or {})) for verdict in verdicts if not verdict.passed]
-    unexpected = [verdict for verdict, expect in failures if expect is None]
-    if unexpected:
-        return _failed(case, unexpected, verdicts)
+    if failures := unexpected(case, verdicts, conditions):
+        return _failed(case, failures, verdicts)
     tested = [verdict for verdict in verdicts if not verdict.untested]
     if not tested:
         why = "; ".join(dict.fromkeys(verdict.title for verdict in verdicts))
@@ -38,9 +36,9 @@ def judge(case: Case, verdicts: Sequence[Verdict], conditions: Mapping[str, str]
         lines = [f"{_place_of(case, expect)}: {text}" for expect, text in unmet]
         lines.append("take the expectation out there, or narrow it")
         return Outcome.of(case, "xpassed", unmet[0][1], "\n".join(lines))
-    if failures:
-        reasons = dict.fromkeys(expect.reason for _, expect in failures if expect is not None)
-        return Outcome.of(case, "xfailed", "; ".join(reasons), failures[0][0].title)
+    if failures := [verdict for verdict in verdicts if not verdict.passed]:
+        reasons = dict.fromkeys(expect.reason for one in failures if (expect := _expecting(case, one, conditions)))
+        return Outcome.of(case, "xfailed", "; ".join(reasons), failures[0].title)
     derived = Counter[str]()
     for verdict in tested:
         derived.update(verdict.fields.get("derived", {}))
@@ -51,6 +49,11 @@ def judge(case: Case, verdicts: Sequence[Verdict], conditions: Mapping[str, str]
         "notes": {str(one.sample): one.fields["notes"] for one in tested if "notes" in one.fields},
     }
     return Outcome.of(case, "passed", **{name: value for name, value in fields.items() if value})
+
+
+def unexpected(case: Case, verdicts: Sequence[Verdict], conditions: Mapping[str, str] | None = None) -> list[Verdict]:
+    """Return the failures of a case that nothing expects. The first is the most telling: its outcome is about that."""
+    return in_order([one for one in verdicts if not one.passed and _expecting(case, one, conditions) is None])
 
 
 def expected(case: Case, outcome: Outcome) -> Outcome:
@@ -66,11 +69,11 @@ def expected(case: Case, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _expecting(case: Case, verdict: Verdict, conditions: Mapping[str, str]) -> Expect | None:
+def _expecting(case: Case, verdict: Verdict, conditions: Mapping[str, str] | None) -> Expect | None:
     """Return the expectation that covers a failure. Whoever expects the cause of a failure expects what follows."""
     expects = case.expectations
     if verdict.blocked:
-        expects += holding_in(expectations_about(case, verdict.blocked), conditions)
+        expects += holding_in(expectations_about(case, verdict.blocked), conditions or {})
     return next((expect for expect in expects if verdict.is_expected_by(expect)), None)
 
 
@@ -108,8 +111,7 @@ def _place_of(case: Case, expect: Expect) -> str:
 
 
 def _failed(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]) -> Outcome:
-    """Return the outcome of a case with unexpected failures, at the place of the most telling one."""
-    failures = in_order(failures)
+    """Return the outcome of a case with unexpected failures, at the place of the first, which is the most telling."""
     first, message = failures[0], _message(case, failures, verdicts)
     cause = {"blocked_by": first.blocked} if first.blocked else {}
     outcome = Outcome.of(case, first.kind, first.title, message, **{"sample": first.sample, **first.fields, **cause})

@@ -147,18 +147,19 @@ def changes(before: State, now: State) -> list[str]:
 
 
 @contextmanager
-def applied(state: State, device: str = "cpu") -> Iterator[list[str]]:
-    """Apply settings inside the context. On exit, add to the list what has changed, and restore what was before.
+def applied(start: State, device: str = "cpu") -> Iterator[list[str]]:
+    """Apply the settings that cases on a device run with. On exit, list what has changed, and restore what was before.
 
     The states of the random number generators, on the CPU and on the device, are restored but not listed: an operator
     may draw numbers.
 
-    state: the settings for cases on the device.
+    start: the settings from before the first case.
     """
     left: list[str] = []
     before, generators = read(device), list(_generators(device))
     # torch emits most warnings once per process. If warnings are errors, only the first case would fail.
-    state = {**state, "warn always": any(action == "error" for action, *_ in warnings.filters)}
+    are_errors = any(action == "error" for action, *_ in warnings.filters)
+    state = {**for_cases(start, device), "warn always": are_errors}
     write(state, device)
     try:
         yield left

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,12 +18,11 @@ PATIENCE = 60.0
 """The most seconds that a script may take."""
 
 
-def reproduced(outcome: Outcome, context: Context, verdicts: Sequence[Verdict]) -> Outcome:
-    """Return an outcome with a script in plain torch, or why there is none, if it is a failure."""
-    if outcome.outcome != "failed":
-        return outcome
-    failures = (one for one in verdicts if one.is_failure and one.sample == outcome.fields.get("sample"))
-    verdict = next((one for one in failures if " ".join(one.title.split()) == outcome.reason), None)
+def reproduced(outcome: Outcome, context: Context, verdict: Verdict) -> Outcome:
+    """Return the outcome of a failure with a script in plain torch, or why there is none.
+
+    verdict: the one that the outcome is about.
+    """
     try:
         script = reproduction(context, verdict)
     except Exception as error:
@@ -35,10 +33,8 @@ def reproduced(outcome: Outcome, context: Context, verdicts: Sequence[Verdict]) 
     return replace(outcome, message=f"{outcome.message}\n\n{shown}", fields=fields)
 
 
-def reproduction(context: Context, verdict: Verdict | None) -> str:
+def reproduction(context: Context, verdict: Verdict) -> str:
     """Return a script of plain torch that has been run, and fails as a verdict says. Raises Unwritable."""
-    if verdict is None:
-        raise Unwritable("the failure is of the case as a whole")
     script = written(context, verdict)
     status, said = executed(script, context.settings.root)
     lines = said.splitlines()

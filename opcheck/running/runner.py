@@ -21,9 +21,9 @@ from opcheck.checks.verdict import Verdict, fails
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import holding_in, reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import said_once
-from opcheck.running.judge import expected, judge
+from opcheck.running.judge import expected, judge, unexpected
 from opcheck.running.outcome import Outcome, with_rerun
-from opcheck.running.process_state import State, applied, for_cases, open_contexts, transform_is_open
+from opcheck.running.process_state import State, applied, open_contexts, transform_is_open
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
 from opcheck.samples.resolve import Unresolved
@@ -102,8 +102,7 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
 
 def _judged(context: Context, session: RunSession) -> Outcome:
     case, verdicts = context.case, list[Verdict]()
-    state = for_cases(session.start, context.device.string)
-    with _contained(context, state) as contained, _seeded(context):
+    with _contained(context, session.start) as contained, _seeded(context):
         context.operator  # noqa: B018 - resolved first, to report a wrong name as such
         check: Check = implementation(case.kind)
         verdicts = list(check(context))
@@ -123,9 +122,10 @@ def _judged(context: Context, session: RunSession) -> Outcome:
     outcome = judge(case, [*own, *verdicts], session.conditions)
     if own or not outcome.is_bad:
         return outcome
-    with _contained(context, state):
-        said = said_once(outcome, context)
-        return reproduced(said, context, verdicts) if session.reproduces else said
+    with _contained(context, session.start):
+        outcome = said_once(outcome, context)
+        if session.reproduces and outcome.outcome == "failed":
+            outcome = reproduced(outcome, context, unexpected(case, verdicts, session.conditions)[0])
     return outcome
 
 
@@ -140,10 +140,10 @@ class Contained:
 
 
 @contextmanager
-def _contained(context: Context, state: State) -> Iterator[Contained]:
+def _contained(context: Context, start: State) -> Iterator[Contained]:
     """Apply the settings of a case inside the context. Nothing is raised from it but an interrupt from outside."""
     contained = Contained()
-    with applied(state, context.device.string) as contained.left, _distinct_interrupts() as distinct:
+    with applied(start, context.device.string) as contained.left, _distinct_interrupts() as distinct:
         try:
             yield contained
         except _Interrupted:
@@ -185,8 +185,7 @@ def _ended(case: Case, error: BaseException) -> Outcome:
     """Return the outcome of a case that an exception has ended."""
     if isinstance(error, Unresolved):
         key = "target" if case.operator.spec.target else "name"
-        at = ("operator", case.operator.index, key)
-        problem = case.operator.document.problem(at, str(error), nearest=error.hint)
+        problem = case.operator.problem((key,), str(error), nearest=error.hint)
         return Outcome.of(case, "error", str(problem))
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return _error(case, f"out of memory: {one_line(error)}")

@@ -24,7 +24,7 @@ def test_cases_on_a_gpu_run_without_tf32_whatever_the_process_has():
     try:
         for allowed in (True, False):
             torch.backends.cudnn.allow_tf32 = allowed
-            with applied(for_cases(read("cuda"), "cuda"), "cuda"):
+            with applied(read(), "cuda"):
                 assert not torch.backends.cudnn.allow_tf32
             assert torch.backends.cudnn.allow_tf32 is allowed
     finally:
@@ -34,10 +34,10 @@ def test_cases_on_a_gpu_run_without_tf32_whatever_the_process_has():
 @pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="one setting holds for all of cuDNN")
 def test_a_process_may_have_set_tf32_for_a_part_of_cudnn():
     code = (
-        "import torch; from opcheck.running.process_state import applied, for_cases, read\n"
+        "import torch; from opcheck.running.process_state import applied, read\n"
         "cudnn = torch.backends.cudnn\n"
         "cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision = 'ieee', 'tf32'\n"
-        "with applied(for_cases(read('cuda'), 'cuda'), 'cuda') as left:\n"
+        "with applied(read(), 'cuda') as left:\n"
         "    assert not cudnn.allow_tf32\n"
         "assert left == []\n"
         "assert (cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision) == ('ieee', 'tf32')\n"
@@ -68,19 +68,19 @@ class TestGeneratorsOfOtherDevices:
         return module
 
     def test_the_one_of_the_device_is_put_back(self, module):
-        with applied(for_cases(read(), "cuda:0"), "cuda:0"):
+        with applied(read(), "cuda:0"):
             module.state = 2
         assert module.state == 1
 
     def test_those_of_other_devices_are_left_alone(self, module):
-        with applied(for_cases(read())):
+        with applied(read()):
             module.state = 2
         assert module.state == 2
 
     @pytest.mark.parametrize("missing", ["get_rng_state", "set_rng_state"])
     def test_a_device_may_have_none(self, module, missing):
         delattr(module, missing)
-        with applied(for_cases(read(), "cuda"), "cuda") as left:
+        with applied(read(), "cuda") as left:
             module.state = 2
         assert left == []
 
@@ -88,7 +88,7 @@ class TestGeneratorsOfOtherDevices:
 def test_a_default_device_that_was_there_before_is_put_back():
     torch.set_default_device("meta")
     try:
-        with applied(for_cases(read())):
+        with applied(read()):
             torch.set_default_device("cpu")
         assert torch.get_default_device() == torch.device("meta")
     finally:
