@@ -91,14 +91,14 @@ def derived(
     pairs = _paired(sample, ones, scope, ways) if thorough and wanted else ()
     room = room_of(sample)
     for one in chain(wanted, pairs):
-        yield from _within(one.called(sample.name), room)
+        yield from _within(one, room)
 
 
 def lengthened(sample: Sample) -> Iterator[Derived]:
     """Yield the samples derived from a written one in which one size is a large one, so that sums are long."""
     if "sum" in sample.vary and all(recipe.layout == "strided" for recipe in sample.tensors):
         for one in by_length(sample, Scope((LONG,), (), (), Keywords())):
-            yield from _within(one.called(sample.name), room_of(sample))
+            yield from _within(one, room_of(sample))
 
 
 Change = tuple[Sample, Derived]
@@ -148,7 +148,7 @@ def _paired(
     for number in range(PAIRS):
         draw = Random(f"{sample.name}, {number}")  # each by itself: the same, whichever ways are wanted
         first, way = draw.choice(firsts), draw.choice(seconds)
-        others = list(BY_WAY[way](first.sample, together)) if way in ways else []
+        others = list(BY_WAY[way](first.unnamed, together)) if way in ways else []
         if others:
             second = draw.choice(others)
-            yield Derived(f"{first.what}, {second.what}", second.sample)
+            yield Derived(f"{first.what}, {second.what}", second.unnamed)

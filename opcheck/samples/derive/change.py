@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from opcheck.spec.library import Sample
@@ -21,20 +22,17 @@ class Derived:
 
     what: str
     """What was varied, as in "size 3 -> 17"."""
-    sample: Sample
+    unnamed: Sample
+    """The sample, with the name of the written one."""
     apart: Others = field(default=lambda: iter(()), repr=False, compare=False)
     """What to try where the operator refuses it: what changes together changes one by one."""
     smaller: Others = field(default=lambda: iter(()), repr=False, compare=False)
     """What to try where it is too large, or its outputs are too large to tell anything."""
 
-    def called(self, name: str) -> Derived:
-        """Return the same with a name of its own, after that of the written sample."""
-        return replace(
-            self,
-            sample=replace(self.sample, name=f"{name}~{self.what}"),
-            apart=lambda: (one.called(name) for one in self.apart()),
-            smaller=lambda: (one.called(name) for one in self.smaller()),
-        )
+    @cached_property
+    def sample(self) -> Sample:
+        """The sample, with a name of its own after that of the written one."""
+        return replace(self.unnamed, name=f"{self.unnamed.name}~{self.what}")
 
 
 Others = Callable[[], Iterator[Derived]]

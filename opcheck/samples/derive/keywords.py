@@ -58,7 +58,7 @@ def _changed(
         type(own) in (int, float) and not name.endswith(INDEX) and not is_dim(name) for name, own in changes.items()
     )
     if is_number and large is not None:
-        yield Derived(f"{words}, {large.what}", change(large.sample))
+        yield Derived(f"{words}, {large.what}", change(large.unnamed))
 
 
 def _called(positional: Sequence[str], changes: Mapping[str, Any], sample: Sample) -> Sample:
