@@ -8,8 +8,6 @@ import pytest
 
 from opcheck.planning import load
 from opcheck.samples.derive import (
-    ELEMENTS,
-    FEW_NUMBERS,
     LARGEST,
     SIZES,
     Keywords,
@@ -18,6 +16,7 @@ from opcheck.samples.derive import (
     keeps_ties,
     smallest,
 )
+from opcheck.samples.derive.values import ELEMENTS, FEW_NUMBERS
 from opcheck.settings import Settings
 from opcheck.spec.operator import Construction
 

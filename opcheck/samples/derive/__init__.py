@@ -25,7 +25,7 @@ from opcheck.samples.derive.sizes import (
     by_size,
     keeps_ties,
 )
-from opcheck.samples.derive.values import ELEMENTS, by_dtype, by_integer, by_mask, by_value
+from opcheck.samples.derive.values import by_dtype, by_integer, by_mask, by_value
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
@@ -38,10 +38,6 @@ __all__ = [
 SIZES = (1, 2, 16, 17, 33, 64, 128, 256, 257, 520, 1031)
 """On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""
 FEWER = (1, 17, 1031)
-"""Those that are tried as a standard."""
-NUMBERS = (0.0, 1.0, -1.0, 12.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
-"""What tensors are filled with: exact numbers, which are all ties, large, tiny and subnormal ones."""
-FEW_NUMBERS = (0.0, 1e3)
 """Those that are tried as a standard."""
 LARGEST = 1 << 14
 """The most elements of all tensors of a derived sample, if it is not the written one that is larger."""
@@ -83,8 +79,7 @@ def derived(
     """
     if not ways or not all(recipe.layout == "strided" for recipe in sample.tensors):
         return
-    sizes, numbers, elements = (SIZES, NUMBERS, NUMBERS) if thorough else (FEWER, FEW_NUMBERS, ELEMENTS)
-    scope = Scope(sizes, numbers, elements, call, module, constructor, thorough, real)
+    scope = Scope(SIZES if thorough else FEWER, call, module, constructor, thorough, real)
     varied = (way for way in sample.vary if way in BY_WAY and (thorough or way in ways))
     ones = {way: list(BY_WAY[way](sample, scope)) for way in varied}
     wanted = [one for way, own in ones.items() if way in ways for one in own]
@@ -97,7 +92,7 @@ def derived(
 def lengthened(sample: Sample) -> Iterator[Derived]:
     """Yield the samples derived from a written one in which one size is a large one, so that sums are long."""
     if "sum" in sample.vary and all(recipe.layout == "strided" for recipe in sample.tensors):
-        for one in by_length(sample, Scope((LONG,), (), (), Keywords())):
+        for one in by_length(sample, Scope((LONG,), Keywords())):
             yield from _within(one, room_of(sample))
 
 

@@ -54,10 +54,6 @@ class Scope:
     """How far samples are varied."""
 
     sizes: Sequence[int]
-    numbers: Sequence[float]
-    """What tensors are filled with."""
-    elements: Sequence[float]
-    """What one of their elements is."""
     call: Keywords
     """Those of a call of the operator."""
     module: Construction | None = None

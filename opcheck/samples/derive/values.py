@@ -11,8 +11,12 @@ from opcheck.samples.derive.change import Derived, Scope, changed, is_free, is_i
 from opcheck.spec.library import Sample
 from opcheck.spec.recipe import Tensor
 
+NUMBERS = (0.0, 1.0, -1.0, 12.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
+"""What tensors, or elements, are: exact numbers, which are all ties, large, tiny and subnormal ones."""
+FEW_NUMBERS = (0.0, 1e3)
+"""What tensors are filled with as a standard."""
 ELEMENTS = (0.0, 12.0)
-"""What elements are: of larger ones, most functions that grow fast make numbers that tell nothing."""
+"""What elements are as a standard: of larger ones, most functions that grow fast make numbers that tell nothing."""
 REPEATED = 33
 """The least length to which whole numbers are repeated."""
 SMALLER = {1e3: 30.0}
@@ -28,9 +32,9 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
     All tensors have such elements at once, in different places: where two factors are 0, so are both gradients. As a
     standard, one is alone only where that is refused, or tells nothing.
     """
-    free = _free(sample)
+    free, numbers = _free(sample), NUMBERS if scope.is_thorough else FEW_NUMBERS
     for number, recipe in free:
-        yield from (_full(sample, number, recipe, value) for value in scope.numbers)
+        yield from (_full(sample, number, recipe, value) for value in numbers)
     together = elements_of_all(sample, scope)
     if together is not None:
         yield together
@@ -68,8 +72,9 @@ def _wide(sample: Sample) -> list[tuple[int, Tensor]]:
 
 def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Scope) -> Iterator[Derived]:
     """Yield each tensor with one element that is a number, unless that fills the tensor, as another sample does."""
+    numbers, elements = (NUMBERS, NUMBERS) if scope.is_thorough else (FEW_NUMBERS, ELEMENTS)
     for number, recipe in free:
-        for value in [one for one in scope.elements if recipe.numel > 1 or one not in scope.numbers]:
+        for value in [one for one in elements if recipe.numel > 1 or one not in numbers]:
             yield Derived(f"an element of tensor {number} = {value:g}", with_one(sample, recipe, contains=(value,)))
 
 
