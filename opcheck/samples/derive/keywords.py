@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice, pairwise
@@ -34,34 +34,40 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     rank, large = rank_of(sample), elements_of_all(sample, scope)
     positional = tuple(scope.call.positional[: len(sample.args)])
     written = {**dict(zip(positional, sample.args, strict=False)), **sample.kwargs}
-    for changes in _changes(written, _with_indices(scope.call, sample), scope, rank):
-        yield from _changed(sample, large, _words(changes), changes, partial(_called, positional, changes))
+    changes = _changes(written, _with_indices(scope.call, sample), scope, rank)
+    yield from _changed(sample, large, changes, partial(_called, positional))
     construction = sample.module or scope.module
     if construction is not None and scope.constructor is not None:
-        for changes in _changes(construction.kwargs, scope.constructor, scope, rank):
-            constructed = partial(_constructed, construction, changes)
-            yield from _changed(sample, large, _words(changes, "module."), changes, constructed)
+        changes = _changes(construction.kwargs, scope.constructor, scope, rank)
+        yield from _changed(sample, large, changes, partial(_constructed, construction), "module.")
         if construction.train:
             own = construction.model_copy(update={"train": False})
             yield Derived("module.train = false", replace(sample, module=own))
 
 
 def _changed(
-    sample: Sample, large: Derived | None, words: str, changes: Mapping[str, Any], change: Callable[[Sample], Sample]
+    sample: Sample,
+    large: Derived | None,
+    changes: Iterable[dict[str, Any]],
+    change: Callable[[Sample, dict[str, Any]], Sample],
+    prefix: str = "",
 ) -> Iterator[Derived]:
     """Yield a sample with keywords changed, as a function does. One number alone may be, or scale, a threshold.
 
     large: the same sample with large elements, in which such a number is changed as well.
+    prefix: what comes before the name of a keyword in words.
     """
-    yield Derived(words, change(sample))
-    is_number = len(changes) == 1 and all(
-        type(own) in (int, float) and not name.endswith(INDEX) and not is_dim(name) for name, own in changes.items()
-    )
-    if is_number and large is not None:
-        yield Derived(f"{words}, {large.what}", change(large.unnamed))
+    for each in changes:
+        words = ", ".join(f"{prefix}{name} = {render(value)}" for name, value in each.items())
+        yield Derived(words, change(sample, each))
+        is_number = len(each) == 1 and all(
+            type(own) in (int, float) and not name.endswith(INDEX) and not is_dim(name) for name, own in each.items()
+        )
+        if is_number and large is not None:
+            yield Derived(f"{words}, {large.what}", change(large.unnamed, each))
 
 
-def _called(positional: Sequence[str], changes: Mapping[str, Any], sample: Sample) -> Sample:
+def _called(positional: Sequence[str], sample: Sample, changes: Mapping[str, Any]) -> Sample:
     """Return a sample with arguments changed, each where it is passed. positional: the names of its `args`."""
     named = zip(positional, sample.args, strict=False)
     args = (*(changes.get(name, own) for name, own in named), *sample.args[len(positional) :])
@@ -69,7 +75,7 @@ def _called(positional: Sequence[str], changes: Mapping[str, Any], sample: Sampl
     return replace(sample, args=args, kwargs={**sample.kwargs, **kwargs})
 
 
-def _constructed(construction: Construction, changes: Mapping[str, Any], sample: Sample) -> Sample:
+def _constructed(construction: Construction, sample: Sample, changes: Mapping[str, Any]) -> Sample:
     own = construction.model_copy(update={"kwargs": {**construction.kwargs, **changes}})
     return replace(sample, module=own)
 
@@ -100,10 +106,6 @@ def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope, rank:
 def _is_optional(name: str, value: Any, keywords: Keywords) -> bool:
     """Tell whether an argument has a value, and its default is None."""
     return keywords.defaults.get(name, UNSET) is None and value not in (None, NONE)
-
-
-def _words(changes: Mapping[str, Any], prefix: str = "") -> str:
-    return ", ".join(f"{prefix}{name} = {render(value)}" for name, value in changes.items())
 
 
 def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Scope, rank: int) -> Iterator[Any]:
