@@ -29,12 +29,13 @@ import torch
 
 import opcheck
 from opcheck.draft.coverage import by_path
-from opcheck.mutation.call import Call, Signature
+from opcheck.mutation.call import Call, signature_of
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.mutation.measure import Target, measure
 from opcheck.running.autograd_nodes import name_of, names_in, orders, reached
 from opcheck.running.own_process import apart, parted
 from opcheck.running.session import RunSession
+from opcheck.samples.derive import Keywords
 from opcheck.samples.inputs import parts
 from opcheck.samples.resolve import resolve_operator
 from opcheck.samples.results import differentiable as with_derivative
@@ -281,7 +282,7 @@ def both(operators: Iterable[Operator]) -> dict[str, tuple[list[Operator], list[
 def compare_conditions(
     name: str, operators: Sequence[Operator], entries: Sequence[Any], session: RunSession, derive: str
 ) -> Conditions:
-    signature = Signature.of(resolve_operator(name, session.settings.modules), name)
+    signature = signature_of(resolve_operator(name, session.settings.modules), name)
     samples = [sample for operator in operators for sample in operator.samples]
     listed = [one for one in conditions(samples, signature, ()) if not one.checks]
     device, ours = DeviceProfile(name="cpu"), set[str]()
@@ -298,7 +299,7 @@ def met(listed: Sequence[Condition], theirs: Iterator[Call]) -> set[str]:
     return names
 
 
-def calls(entry: Any, signature: Signature) -> Iterator[Call]:
+def calls(entry: Any, signature: Keywords) -> Iterator[Call]:
     """Yield the calls of an entry whose outputs have a backward pass, in float64."""
     if torch.float64 not in entry.supported_backward_dtypes("cpu"):
         return

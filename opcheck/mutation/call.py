@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,22 +12,14 @@ from torch import Tensor
 
 from opcheck.checks.arguments import defaults_of, names_of
 from opcheck.checks.looks import Attempt
+from opcheck.samples.derive import Keywords
 from opcheck.samples.inputs import parts
 from opcheck.samples.results import differentiable
 
 
-@dataclass(frozen=True)
-class Signature:
-    """What is known of the parameters of an operator."""
-
-    names: tuple[str, ...]
-    """Those that can be passed by position, in order."""
-    defaults: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, operator: Callable[..., Any], path: str) -> Signature:
-        """Return the signature of what a dotted path names."""
-        return cls(names_of(operator, path), defaults_of(operator, path))
+def signature_of(operator: Callable[..., Any], path: str) -> Keywords:
+    """Return the names and defaults of the parameters of what a dotted path names."""
+    return Keywords(defaults_of(operator, path), positional=names_of(operator, path))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +28,12 @@ class Call:
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    signature: Signature
+    signature: Keywords
     outputs: tuple[Tensor, ...]
     """Those of a floating or complex dtype."""
 
     @classmethod
-    def of(cls, attempt: Attempt, signature: Signature) -> Call | None:
+    def of(cls, attempt: Attempt, signature: Keywords) -> Call | None:
         """Return the call of an attempt; None if it was refused, or gives nothing to differentiate."""
         if attempt.subject is None or not any(output.requires_grad for output in attempt.outputs):
             return None
@@ -66,7 +58,7 @@ class Call:
     @cached_property
     def arguments(self) -> dict[str, Any]:
         """The arguments by name, as far as the names are known."""
-        return {**dict(zip(self.signature.names, self.args, strict=False)), **self.kwargs}
+        return {**dict(zip(self.signature.positional, self.args, strict=False)), **self.kwargs}
 
     def sets(self, keyword: str) -> bool:
         """Tell whether a keyword is passed, with a value other than its default."""

@@ -15,7 +15,8 @@ from opcheck.spec.library import Sample
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from opcheck.mutation.call import Call, Signature
+    from opcheck.mutation.call import Call
+    from opcheck.samples.derive import Keywords
 
 Predicate = Callable[["Call"], bool]
 
@@ -145,7 +146,7 @@ def register_condition(words: str, name: str = "") -> Callable[[Predicate], Pred
     return decorate
 
 
-def conditions(samples: Iterable[Sample], signature: Signature, dtypes: Iterable[str]) -> Iterator[Condition]:
+def conditions(samples: Iterable[Sample], signature: Keywords, dtypes: Iterable[str]) -> Iterator[Condition]:
     """Yield the conditions of an operator: a fixed list, one for each keyword that is no tensor, and each dtype.
 
     dtypes: those that its backward pass is claimed for.

@@ -10,7 +10,7 @@ from typing import Literal
 from opcheck.checks.looks import Attempt, attempt, attempts
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.subject import Context
-from opcheck.mutation.call import Call, Signature
+from opcheck.mutation.call import Call, signature_of
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import holding_in, is_about, samples_to_run
@@ -18,6 +18,7 @@ from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
 from opcheck.running.session import RunSession
 from opcheck.samples.cache import Cache
+from opcheck.samples.derive import Keywords
 from opcheck.spec.checks import Derive
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator, Sample
@@ -106,10 +107,10 @@ class Target:
         return [case for case in self.planned if case.check == name]
 
     @cached_property
-    def signature(self) -> Signature:
+    def signature(self) -> Keywords:
         """The signature of the operator. Raises Unresolved."""
         case = self.looks[0]
-        return Signature.of(self.session.context(case, ()).operator, case.variant.path)
+        return signature_of(self.session.context(case, ()).operator, case.variant.path)
 
     @cached_property
     def conditions(self) -> list[Condition]:

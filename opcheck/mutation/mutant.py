@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.per_sample import implementation
-from opcheck.mutation.call import Call, Signature
+from opcheck.mutation.call import Call
 from opcheck.mutation.conditions import Condition
 from opcheck.mutation.measure import Answer, Derivative, Measured, Target
 from opcheck.planning.expectations import samples_to_run
 from opcheck.samples.cache import Cache
+from opcheck.samples.derive import Keywords
 from opcheck.samples.inputs import mapped
 
 
@@ -52,7 +53,7 @@ def _spoiled(derivative: Tensor) -> Tensor:
 
 
 def mutant(
-    operator: Callable[..., Any], condition: Condition, signature: Signature, of: Derivative = "gradient"
+    operator: Callable[..., Any], condition: Condition, signature: Keywords, of: Derivative = "gradient"
 ) -> Callable[..., Any]:
     """Return an operator with the same values, and with a derivative that is wrong where a condition holds."""
 
