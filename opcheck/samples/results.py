@@ -137,9 +137,7 @@ def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ..
 
     masked: whether gradients of sparse outputs that become dense have the pattern of the output.
     """
-    outputs = flatten(result)
-    if spec.select is not None:
-        outputs = _chosen(outputs, spec.select)
+    outputs = chosen(flatten(result), spec)
     if spec.apply is None:
         return outputs
     most = max((output.dim() for output in outputs), default=0)
@@ -157,16 +155,18 @@ def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ..
 
 def names(result: Any, spec: Outputs) -> tuple[str, ...]:
     """Return the names of the outputs to test, such as `.loss` and `['logits']`; empty if they only have positions."""
-    paths = [path for path, _ in named(result)]
-    return names_among(paths if spec.select is None else _chosen(paths, spec.select))
+    return names_among(chosen(tuple(path for path, _ in named(result)), spec))
 
 
-def _chosen(outputs: Sequence[T], positions: Sequence[int]) -> tuple[T, ...]:
+def chosen(outputs: tuple[T, ...], spec: Outputs) -> tuple[T, ...]:
+    """Return those to test of all outputs, or of their names. Raises Untestable if there are fewer than selected."""
+    if spec.select is None:
+        return outputs
     count = len(outputs)
-    missing = [index for index in positions if not -count <= index < count]
+    missing = [index for index in spec.select if not -count <= index < count]
     if missing:
         raise Untestable(f"outputs.select names output {missing[0]}, but the operator returned {count} tensors")
-    return tuple(outputs[index] for index in positions)
+    return tuple(outputs[index] for index in spec.select)
 
 
 def _abs(output: Tensor) -> Tensor:

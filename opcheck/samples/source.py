@@ -19,7 +19,7 @@ from opcheck.samples.function import TestedFunction
 from opcheck.samples.inputs import Slot, describe, listed, written
 from opcheck.samples.layouts import unexpanded
 from opcheck.samples.modules import ModuleCall
-from opcheck.samples.results import leaves_of
+from opcheck.samples.results import chosen, named
 
 WRITTEN_OUT = 64
 """The most elements of a tensor that are written out. Those of larger ones are drawn between the same bounds."""
@@ -63,9 +63,9 @@ class Source:
 
     def leaves(self) -> Iterator[str]:
         """Yield the value of each leaf, as the operator gets it."""
-        through = {slot.index: slot.through for slot in self.function.inputs.slots}
-        for index, leaf in enumerate(self.function.inputs.leaves):
-            yield tensor(through[index](leaf.detach()))
+        inputs = self.function.inputs
+        for slot, leaf in zip(inputs.slots, inputs.leaves, strict=True):
+            yield tensor(slot.through(leaf.detach()))
 
     def call(self, path: str, module: str = "") -> str:
         """Return an expression that calls the operator. module: that which constructs it, if it is a module."""
@@ -82,11 +82,9 @@ class Source:
     def outputs(self, result: Any, wanted: Callable[[Tensor], bool]) -> list[str]:
         """Return expressions for the outputs under test in `result`, of those that are wanted."""
         spec = self.function.outputs
-        items = [(path, part) for path, part in leaves_of(result) if isinstance(part, Tensor)]
         if spec.apply is not None and spec.apply not in MAPS:
             raise Unwritable(f'outputs.apply is "{spec.apply}"')
-        if spec.select is not None:
-            items = [items[index] for index in spec.select]
+        items = chosen(tuple(named(result)), spec)
         most = max(part.dim() for _, part in items)
         return [
             (MAPS[spec.apply] if spec.apply and (spec.apply != "gauge_invariant" or part.dim() == most) else "{}")
