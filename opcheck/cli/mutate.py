@@ -6,6 +6,7 @@ import argparse
 import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -140,7 +141,7 @@ def _print(measured: Sequence[Measured], lost: Mapping[str, str], proofs: Sequen
         say(f"{name:{width}}  NOT MEASURED: {why}")
     for proof in proofs:
         if not proof.agrees:
-            is_met, is_noticed = (("" if yes else "not ") for yes in (proof.is_met, proof.is_noticed))
+            is_met, is_noticed = ("" if yes else "not " for yes in (proof.met, proof.noticed))
             say(
                 f"DISAGREES: {proof.operator}: {proof.condition} is {is_met}met by a sample, "
                 f"and its mutant is {is_noticed}noticed"
@@ -176,15 +177,7 @@ def _record(
         "not_measured": dict(lost),
     }
     if proofs:
-        record["proofs"] = [
-            {
-                "operator": proof.operator,
-                "condition": proof.condition,
-                "met": proof.is_met,
-                "noticed": proof.is_noticed,
-            }
-            for proof in proofs
-        ]
+        record["proofs"] = [asdict(proof) for proof in proofs]
     return record
 
 

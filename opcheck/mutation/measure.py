@@ -32,7 +32,6 @@ CHECKS: dict[Derivative, tuple[str, ...]] = {
     "second derivative": ("rev_over_rev",),
 }
 """The checks that notice it at a sample; the first that an operator has."""
-Tried = Iterator[tuple[Sample, Attempt]]
 
 
 @dataclass(frozen=True)
@@ -128,19 +127,18 @@ class Target:
                 own.setdefault(sample.name, (context, sample))
         return list(own.values())
 
-    def written(self) -> Tried:
-        """Yield the written samples that are judged."""
+    def written(self) -> Iterator[Attempt]:
+        """Yield calls at the written samples that are judged."""
         for context, sample in self.own:
             known = holding_in(context.case.expectations, context.conditions)
             if not any(is_about(expect, sample.name) for expect in known):
-                yield sample, attempt(context, sample, sample)
+                yield attempt(context, sample, sample)
 
-    def derived(self, wanted: Collection[Condition], *, thorough: bool) -> Tried:
-        """Yield the samples derived from the written ones that may meet some conditions."""
+    def derived(self, wanted: Collection[Condition], *, thorough: bool) -> Iterator[Attempt]:
+        """Yield calls at samples derived from the written ones that may meet some conditions."""
         ways = {way for condition in wanted for way in condition.ways}
         for context, sample in self.own:
-            for one, tried in attempts(context, sample, thorough, ways):
-                yield one.sample, tried
+            yield from (tried for _, tried in attempts(context, sample, thorough, ways))
 
 
 def measure(target: Target) -> Measured:
@@ -165,18 +163,16 @@ def _without(conditions: Iterable[Condition], met: Collection[Condition]) -> lis
 
 
 def _meeting(
-    target: Target,
-    wanted: Collection[Condition],
-    tried: Tried,
-    counts: Callable[[Attempt], bool],
+    target: Target, wanted: Collection[Condition], tried: Iterable[Attempt], counts: Callable[[Attempt], bool]
 ) -> dict[Condition, Sample]:
     """Return the first sample that meets each condition, and counts. Ends when all are met."""
     met: dict[Condition, Sample] = {}
-    for sample, one in tried if wanted else ():
+    for one in tried if wanted else ():
         call = Call.of(one, target.signature)
         new = [condition for condition in _without(wanted, met) if call is not None and condition.met_by(call)]
         if new and counts(one):
-            met |= dict.fromkeys(new, sample)
+            assert one.subject is not None, "there was a call"
+            met |= dict.fromkeys(new, one.subject.sample)
             if len(met) == len(wanted):
                 break
     return met

@@ -72,19 +72,19 @@ def mutant(
 
 @dataclass(frozen=True)
 class Proof:
-    """What the checks say of one mutant."""
+    """What the checks say of one mutant, as `--json` has it."""
 
     operator: str
     condition: str
-    is_met: bool
+    met: bool
     """Whether a sample meets its condition, as measured."""
-    is_noticed: bool
+    noticed: bool
     """Whether the checks say something else of it than of the operator as it is."""
 
     @property
     def agrees(self) -> bool:
         """Whether it is noticed exactly if its condition is met."""
-        return self.is_met == self.is_noticed
+        return self.met == self.noticed
 
 
 def drawn(measured: Sequence[Measured], seed: int) -> list[tuple[str, Answer]]:

@@ -138,7 +138,7 @@ def test_mutants_are_noticed_at_derived_samples(tmp_path):
     target = target_of(tmp_path, SIN, "standard")
     proofs = [prove(target, answer) for _, answer in drawn([measure(target)], 0)]
     assert [proof for proof in proofs if not proof.agrees] == []
-    assert any(proof.is_met for proof in proofs)
+    assert any(proof.met for proof in proofs)
 
 
 def test_the_same_mutants_are_drawn_each_time(tmp_path):
