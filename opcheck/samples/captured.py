@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Module
 
-from opcheck.samples.modules import ModuleCall
+from opcheck.samples.modules import ModuleCall, state_of
 
 MOST = 1000
 """How many items of a container are looked at."""
@@ -68,14 +68,14 @@ def _tensors(kind: str, items: Iterable[tuple[Any, Any]], *, deeper: bool = True
 
 def _of_module(prefix: str, module: Module) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of a module and of all modules inside it."""
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+    for name, tensor in state_of(module).items():
         yield prefix + name, tensor
     yield from _plain(prefix, module)
 
 
 def _plain(prefix: str, module: Module) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors that are neither parameters nor buffers, on their own or in tuples, lists and dicts."""
-    registered = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    registered = set(map(id, state_of(module).values()))
     for path, part in module.named_modules():
         items = ((name, item) for name, item in vars(part).items() if name not in _TABLES)
         for name, tensor in _tensors(prefix + (f"{path}." if path else ""), items):

@@ -61,7 +61,7 @@ class ModuleCall:
     @cached_property
     def state(self) -> dict[str, Tensor]:
         """The parameters and buffers of the module, by name."""
-        return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        return state_of(self.module)
 
     @property
     def converts(self) -> bool:
@@ -105,10 +105,14 @@ def evaluating(module: Module) -> Iterator[None]:
             part.training = mode
 
 
+def state_of(module: Module) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a module, by name."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
 def uninitialized(module: Module) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a module that have no shape yet, by name."""
-    state = (*module.named_parameters(), *module.named_buffers())
-    return {name: tensor for name, tensor in state if is_lazy(tensor)}
+    """Return those that have no shape yet."""
+    return {name: tensor for name, tensor in state_of(module).items() if is_lazy(tensor)}
 
 
 def initialize(module: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
