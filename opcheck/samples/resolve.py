@@ -33,7 +33,7 @@ import torch
 from torch.nn import functional
 
 from opcheck.spec import allow_list
-from opcheck.spec.allow_list import PARTS, REGISTERED, Kind
+from opcheck.spec.allow_list import PARTS, REGISTERED, Kind, inside
 from opcheck.spec.problems import nearest
 from opcheck.text import one_line
 
@@ -205,7 +205,7 @@ def _refuse_foreign(path: str, parent: Any, name: str, target: Any, modules: Seq
     origin = _home(target)
     what = f'"{path}" is defined in the module {origin}, outside the allowed modules'
     ways = []
-    if isinstance(parent, ModuleType) and _inside(parent.__name__, modules):
+    if isinstance(parent, ModuleType) and inside(parent.__name__, modules):
         ways.append(f'add "{name}" to __all__ of {parent.__name__}')
     package = origin.partition(".")[0]
     if not allow_list.is_shared(package):
@@ -243,7 +243,7 @@ def _import(parts: list[str]) -> tuple[Any, int]:
             missing = failure.__cause__
             if not isinstance(missing, ModuleNotFoundError):
                 raise
-            if missing.name is None or not _inside(name, (missing.name,)):
+            if missing.name is None or not inside(name, (missing.name,)):
                 raise Unresolved(f'importing "{name}" failed: {missing}') from None
     raise Unresolved(f'no module named "{parts[0]}"')
 
@@ -348,26 +348,21 @@ _IS: dict[Kind, Callable[[Any], bool]] = {
 """The test for each kind of the list. A kind without a test would allow nothing: naming one is a KeyError."""
 
 
-def _inside(name: str, modules: Sequence[str]) -> bool:
-    """Return whether a dotted name is one of the modules, or is inside one."""
-    return any(name == module or name.startswith(f"{module}.") for module in modules)
-
-
 def _owned(value: Any, modules: Sequence[str]) -> bool:
     """Return whether an object is defined in one of the modules, or created there: plain data, an instance of torch."""
     if isinstance(value, ModuleType):
-        return _inside(value.__name__, modules)
+        return inside(value.__name__, modules)
     if isinstance(value, partial):
         return _owned(value.func, modules) or _is_operator(value.func)
-    if type(value) in _DATA or _inside(_home(value), modules):
+    if type(value) in _DATA or inside(_home(value), modules):
         return True
     if isinstance(value, FunctionType):  # a decorator may have copied __module__ from the function it wraps
-        return _inside(value.__globals__.get("__name__", ""), modules)
+        return inside(value.__globals__.get("__name__", ""), modules)
     if isinstance(value, (type, *_FUNCTIONS)):
         return False
     made_of = type(value).__module__
     # Operators of torch.library, scripted functions, modules, tensors; NumPy's arrays, but not its functions.
-    return _inside(made_of, ("torch", *modules)) or (_inside(made_of, ("numpy",)) and not callable(value))
+    return inside(made_of, ("torch", *modules)) or (inside(made_of, ("numpy",)) and not callable(value))
 
 
 def _home(value: Any) -> str:

@@ -7,7 +7,7 @@ list. docs/security.md has the reasons.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -168,6 +168,11 @@ def own(modules: Sequence[str]) -> list[str]:
     return [module for module in modules if module not in _LIBRARIES]
 
 
+def inside(name: str, modules: Iterable[str]) -> bool:
+    """Return whether a dotted name is one of the modules, or is inside one."""
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
+
+
 def is_shared(package: str) -> bool:
     """Return whether a package is a library of `PARTS` or Python's own, and so none to be opened as a whole."""
     return package in sys.stdlib_module_names or package in _LIBRARIES
@@ -176,7 +181,7 @@ def is_shared(package: str) -> bool:
 def not_importable(module: str, modules: Sequence[str]) -> Words | None:
     """Return the message for a module that a spec may not have imported, or None if it is one of the project's."""
     allowed = own(modules)
-    if any(f"{module}.".startswith(f"{each}.") for each in allowed) and "__" not in module:
+    if inside(module, allowed) and "__" not in module:
         return None
     expected = f"a module inside {', '.join(allowed)} (modules of [tool.opcheck])" if allowed else ""
     expected = expected or f'modules = [..., "{module.partition(".")[0]}"] under [tool.opcheck]'
