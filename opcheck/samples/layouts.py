@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from opcheck.spec.recipe import BLOCKED, SPARSE_LAYOUTS
+from opcheck.spec.recipe import BLOCKED
 from opcheck.spec.recipe import Tensor as Recipe
 from opcheck.strides import MEMORIES, with_gaps
 
@@ -94,15 +94,13 @@ def writable(x: Tensor) -> Tensor:
 
 
 def in_layout(dense: Tensor, recipe: Recipe) -> Tensor:
-    """Return a dense tensor in the layout of a recipe.
+    """Return a dense tensor in the layout of a recipe, which is a sparse one or that of mkldnn.
 
     torch's global generator chooses the specified elements. With explicit values or a structure, they are the non-zero
     elements. Raises ValueError if the shape does not suit the layout.
     """
     if recipe.layout == "mkldnn":
         return dense.to_mkldnn()
-    if recipe.layout not in SPARSE_LAYOUTS:
-        return dense
     dense_dim = recipe.dense_dim or 0
     sparse_rank = dense.dim() - dense_dim
     if recipe.layout != "sparse_coo" and sparse_rank < 2:

@@ -54,10 +54,12 @@ def leaf_of(recipe: Recipe, case: str, drawn: str, device: str, offsets: Offsets
         return in_layout(dense, recipe).to(device).detach(), inside or unchanged
     around = None
     if recipe.layout == "jagged":
-        own = _jagged_offsets(recipe.sizes, offsets, device)
-        dense = jagged_values(dense, own.cpu())
+        rows = batch, longest = recipe.sizes[:2]
+        if rows not in offsets:
+            offsets[rows] = jagged_offsets(batch, longest).to(device)
+        dense = jagged_values(dense, offsets[rows].cpu())
         # Without max_seqlen, torch pads to the sum of all lengths.
-        around = partial(torch.nested.nested_tensor_from_jagged, offsets=own, max_seqlen=recipe.sizes[1])
+        around = partial(torch.nested.nested_tensor_from_jagged, offsets=offsets[rows], max_seqlen=longest)
     conj, neg = recipe.conj and dtype.is_complex, recipe.neg and dtype is not torch.bool
     # Real numbers that torch negates lazily are those of x.conj().imag, which have gaps between them.
     has_gaps = neg and not dtype.is_complex and recipe.memory == "contiguous"
@@ -65,12 +67,6 @@ def leaf_of(recipe: Recipe, case: str, drawn: str, device: str, offsets: Offsets
     expanded = recipe.memory == "expanded" and dense.dim() > 0
     values = lay((dense[:1] if expanded else dense).to(device))
     return _viewed(values, dense.shape, conj, neg, inside, lay, around)
-
-
-def _jagged_offsets(shape: tuple[int, ...], shared: Offsets, device: str) -> Tensor:
-    if shape[:2] not in shared:
-        shared[shape[:2]] = jagged_offsets(*shape[:2]).to(device)
-    return shared[shape[:2]]
 
 
 def _viewed(

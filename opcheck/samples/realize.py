@@ -161,10 +161,8 @@ class _Maker:
     def argument(self, key: int | str) -> Any:
         """Return the argument at a position or with a name, the same object each time."""
         if key not in self.arguments:
-            if isinstance(key, int):
-                self.arguments[key] = self.value(self.of.args[key], ("args", key))
-            else:
-                self.arguments[key] = self.value(self.of.kwargs[key], ("kwargs", key))
+            place = "args" if isinstance(key, int) else "kwargs"
+            self.arguments[key] = self.value(getattr(self.of, place)[key], (place, key))
         return self.arguments[key]
 
     def value(self, item: Any, path: Path) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -24,9 +24,9 @@ class Derived:
     """What was varied, as in "size 3 -> 17"."""
     unnamed: Sample
     """The sample, with the name of the written one."""
-    apart: Others = field(default=lambda: iter(()), repr=False, compare=False)
+    apart: Others = field(default=tuple, repr=False, compare=False)
     """What to try where the operator refuses it: what changes together changes one by one."""
-    smaller: Others = field(default=lambda: iter(()), repr=False, compare=False)
+    smaller: Others = field(default=tuple, repr=False, compare=False)
     """What to try where it is too large, or its outputs are too large to tell anything."""
 
     @cached_property
@@ -35,7 +35,7 @@ class Derived:
         return replace(self.unnamed, name=f"{self.unnamed.name}~{self.what}")
 
 
-Others = Callable[[], Iterator[Derived]]
+Others = Callable[[], Iterable[Derived]]
 
 
 @dataclass(frozen=True)
