@@ -84,21 +84,24 @@ def _viewed(
     conj, neg: whether the view is lazily conjugated or negated. The values are so as well, which cancels out.
     inside, lay, around: what is applied first; the memory format of what that and cancelling return; what is last.
     """
-    first = [inside] if inside else []
-    first += [torch.conj_physical] if conj else []
-    first += [torch.neg] if neg else []
-    last: list[Through] = [conjugated_view] if conj else []
-    last += [negated_view] if neg else []
-    last += [around] if around else []
-    expand: list[Through] = [] if values.shape == shape else [lambda row: row.expand(shape)]
-    views = [*first, *([lay] if first else []), *expand, *last]
+    steps = (
+        inside,
+        torch.conj_physical if conj else None,
+        torch.neg if neg else None,
+        lay if inside or conj or neg else None,
+        (lambda row: row.expand(shape)) if values.shape != shape else None,
+        conjugated_view if conj else None,
+        negated_view if neg else None,
+        around,
+    )
+    views: list[Through] = [step for step in steps if step is not None]
 
     def through(leaf: Tensor) -> Tensor:
         for view in views:
             leaf = view(leaf)
         return leaf
 
-    if conj and not (inside or neg or expand or around):
+    if views == [torch.conj_physical, lay, conjugated_view]:
         # The leaf itself is the conjugated view: torch's batched forward mode has no rule for creating one.
         return through(values).detach(), unchanged
     return values.detach(), through if views else unchanged

@@ -189,13 +189,11 @@ def _place_by_place(sample: Sample, sizes: Mapping[int, int], what: str) -> Iter
     places = [
         (number, recipe, dim)
         for number, recipe in enumerate(sample.tensors)
-        if recipe.shape is not None
-        for dim, own in enumerate(recipe.shape)
+        for dim, own in enumerate(recipe.shape or ())
         if own == symbol
     ]
     for number, recipe, dim in places if len(places) > 1 else ():
-        shape = (*recipe.sizes[:dim], size, *recipe.sizes[dim + 1 :])
-        yield Derived(f"{what} in dim {dim} of tensor {number}", with_one(sample, recipe, shape=shape))
+        yield Derived(f"{what} in dim {dim} of tensor {number}", _with_dim(sample, recipe, dim, size))
 
 
 def by_emptiness(sample: Sample, scope: Scope) -> Iterator[Derived]:
@@ -255,5 +253,8 @@ def by_broadcast(sample: Sample, scope: Scope) -> Iterator[Derived]:
     for number, recipe in _several(sample):
         for dim, size in enumerate(recipe.sizes if recipe.numel else ()):
             if size > 1:
-                shape = (*recipe.sizes[:dim], 1, *recipe.sizes[dim + 1 :])
-                yield Derived(f"dim {dim} of tensor {number} -> 1", with_one(sample, recipe, shape=shape))
+                yield Derived(f"dim {dim} of tensor {number} -> 1", _with_dim(sample, recipe, dim, 1))
+
+
+def _with_dim(sample: Sample, recipe: Tensor, dim: int, size: int) -> Sample:
+    return with_one(sample, recipe, shape=(*recipe.sizes[:dim], size, *recipe.sizes[dim + 1 :]))
