@@ -20,39 +20,34 @@ class Unlike(Exception):
     """A surrogate is no surrogate of the operator. The text says why."""
 
 
-class Held:
-    """A function in which what carries no gradient is as at the first call, whatever the arguments are."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.constants: list[Tensor] | None = None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the result for some arguments. Raises Unlike if other tensors carry no gradient than at first."""
-        with torch.enable_grad(), _Holding(self.constants) as holding:
-            result = self.function(*args, **kwargs)
-        if self.constants is None:
-            self.constants = holding.seen
-        elif len(holding.seen) < len(self.constants):
-            raise Unlike(OTHERS)
-        return result
-
-
 OTHERS = "the surrogate detaches other tensors for other values: what it holds constant is not known"
 
 
-class _Holding(TorchFunctionMode):
-    """Puts constants in place of what carries no gradient, in the order of calls; None: there are none yet.
+class Held(TorchFunctionMode):
+    """A function in which what carries no gradient is as at the first call, whatever the arguments are.
 
-    A backward function written in Python runs its forward without grad mode, which is no matter of the surrogate: only
-    a change of grad mode that is seen counts.
+    During a call, it is the mode that puts these constants in their places, in the order of operations. A backward
+    function written in Python runs its forward without grad mode, which is no matter of the surrogate: only a change of
+    grad mode that is seen counts.
     """
 
-    def __init__(self, constants: Sequence[Tensor] | None) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self.constants = constants
+        self.function = function
+        self.constants: list[Tensor] | None = None
         self.seen: list[Tensor] = []
         self.without_grad = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result for some arguments. Raises Unlike if other tensors carry no gradient than at first."""
+        self.seen, self.without_grad = [], False
+        with torch.enable_grad(), self:
+            result = self.function(*args, **kwargs)
+        if self.constants is None:
+            self.constants = self.seen
+        elif len(self.seen) < len(self.constants):
+            raise Unlike(OTHERS)
+        return result
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         before = torch.is_grad_enabled()
