@@ -22,6 +22,7 @@ from opcheck.samples.derive import Keywords
 from opcheck.spec.checks import Derive
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator, Sample
+from opcheck.spec.render import render
 
 State = Literal["met", "survived", "unreachable"]
 Derivative = Literal["gradient", "tangent", "second derivative"]
@@ -212,4 +213,4 @@ def _answer(condition: Condition, by: Sample | None, other: Sample | None, targe
 def _written(sample: Sample) -> str:
     """Return a sample as TOML, with the dtypes that it is meant for."""
     shown = sample.toml()
-    return shown if sample.dtypes is None else f"{shown[:-2]}, dtypes = {list(sample.dtypes)} }}".replace("'", '"')
+    return shown if sample.dtypes is None else f"{shown[:-2]}, dtypes = {render(sample.dtypes)} }}"

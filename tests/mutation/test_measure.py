@@ -66,6 +66,12 @@ def test_the_samples_that_are_said_kill_all_survivors(tmp_path):
     assert score([again]) == 1
 
 
+def test_what_to_add_is_for_the_dtypes_of_the_sample(tmp_path):
+    text = 'samples = [{ args = ["i,i->i", [{ shape = [2] }, { shape = [2] }]], dtypes = ["float64"] }]'
+    one = measured(tmp_path, f'name = "torch.einsum"\n{text}')
+    assert survivor(one, "a dim of 1").endswith('{ shape = [1] }]], dtypes = ["float64"] }')
+
+
 def test_a_disclaimed_check_lets_its_condition_survive(tmp_path):
     text = 'name = "torch.aminmax"\noutputs = {}\nsamples = [{ args = [{ shape = [3] }] }]\n'
     claimed = measured(tmp_path, text)
