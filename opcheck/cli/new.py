@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -74,10 +73,10 @@ def run(options: argparse.Namespace) -> int:
     until = time.monotonic() + (options.within or float("inf"))
     arguments = [[_table("--args", text)] for text in options.args]
     module = None if options.module is None else _table("--module", options.module)
-    with tempfile.TemporaryDirectory(prefix="opcheck-") as journals, terminated_as_interrupt():
-        workplace = Workplace(allowing(settings, package), options.budget, until, Path(journals), device)
-        file = _file(options, settings, package)
-        author = Author(options.target, file, settings, workplace, options.n, lambda lines: say(*lines))
+    workplace = Workplace(allowing(settings, package), options.budget, until, device)
+    file = _file(options, settings, package)
+    author = Author(options.target, file, settings, workplace, options.n, lambda lines: say(*lines))
+    with terminated_as_interrupt():
         try:
             author.draft(arguments, module, options.from_tests)
         except Unresolved as error:

@@ -32,7 +32,7 @@ from opcheck.text import counted
 Say = Callable[[Sequence[str]], None]
 
 MOST_BUDGETS = 7
-"""How many times its budget an operator may take by the clock, whatever it does."""
+"""How many times the budget a process may take by the clock before it tells what it does, or to reproduce a failure."""
 
 MOST_REPRODUCED = 3
 """Of how many operators a failure is shown in plain torch."""
@@ -140,7 +140,7 @@ class Author:
             again = []
             answers = self._apart(partial(trial, workplace=self.workplace), trials)
             for begun, answer in zip(trials, answers, strict=True):
-                own = begun.ended_by(answer.why, self.workplace) if isinstance(answer, Ended) else answer
+                own = begun.ended_by(answer) if isinstance(answer, Ended) else answer
                 if own.call is None or (own.hangs and own.is_called) or len(own.skip) == MOST_RESTARTS:
                     yield own
                 else:
@@ -160,7 +160,7 @@ class Author:
             samples = sum(len(draft.samples) for draft in own.drafts)
             failing = len(own.recorded("failed"))
             self.say([head + counted(samples, "sample") + (f", {counted(failing, 'case')} failed" if failing else "")])
-        elif own.since:
+        elif own.begun:
             self.say([f"{head}not drafted"])
 
     @property
@@ -193,7 +193,7 @@ class Author:
             self.say([f"  {draft.id} changes its first argument: inplace = true"] if draft.inplace else [])
         if self.added:
             self.say([f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.added)}"])
-        reached = {own.name for own in self.trials if own.since}
+        reached = {own.name for own in self.trials if own.begun}
         unreached = [name for name in self.wanted if name not in reached]
         if unreached:
             self.say([f"not reached: {counted(len(unreached), 'operator')}; the same command goes on with them"])
@@ -240,7 +240,7 @@ class Author:
 
     def _left_out(self) -> list[str]:
         """Return why there is no draft of what the target names, a line each."""
-        refused = {own.name: own.refusal for own in self.trials if own.since and not own.drafts}
+        refused = {own.name: own.refusal for own in self.trials if own.begun and not own.drafts}
         return [f"{name}: {why}" for name, why in {**self.unusable, **refused}.items()]
 
 

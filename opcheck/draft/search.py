@@ -339,15 +339,14 @@ class Search:
             self.plain += result.is_plain
             ended = f"it ends its process by an exception: {result.why}, in the call {render(call)}"
             if result.ends_process and ended not in self.own.ended:
-                self.own.ended.append(ended)
+                self.own.note(ended=[*self.own.ended, ended])
             if result.depth > self.nearest.depth:
                 self.nearest = replace(result, why=f"{render(call)} raised {result.why}")
         return result
 
     def say(self, call: SampleData) -> None:
         """Note the call that is about to be made."""
-        self.own.call = call
-        self.own.write(self.workplace)
+        self.own.note(self.workplace.budget, call=call)
 
     def variants(self) -> list[Any]:
         """Return the other ways to call the operator that there are."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from opcheck.draft.draft import Draft
 from opcheck.draft.refusal import has_interpreter
 from opcheck.draft.search import Search
-from opcheck.draft.workplace import Deadline, Record, Trial, Workplace
+from opcheck.draft.workplace import BUSY, Deadline, Record, Trial, Workplace
 from opcheck.planning.case import Case
 from opcheck.planning.loading import load
 from opcheck.planning.planner import plan
@@ -51,7 +51,7 @@ def trial(own: Trial, workplace: Workplace) -> Trial:
 
 def drafted(own: Trial, workplace: Workplace) -> Trial:
     """Return what is known of an operator after samples have been looked for, and the cases of its drafts have run."""
-    own.since = time.monotonic()
+    own.note(begun=True)
     deadline, guessing = (Deadline(part * workplace.budget, workplace.until) for part in (1.0, GUESSING))
     _search(own, workplace, guessing)
     try:
@@ -64,20 +64,19 @@ def drafted(own: Trial, workplace: Workplace) -> Trial:
 
 def _search(own: Trial, workplace: Workplace, deadline: Deadline) -> None:
     """Look for samples that an operator takes, and draft what they show; or say why there is none."""
-    search = Search(own, workplace, deadline)
+    search, drafts, refusal = Search(own, workplace, deadline), list[Draft](), ""
     try:
-        own.drafts = search.drafts()
-        own.refusal = "" if own.drafts else search.refusal()
-        own.is_constant = bool(search.constant)
+        drafts = search.drafts()
+        refusal = "" if drafts else search.refusal()
     except Exception as error:  # what an operator raises where it is called is among the answers
-        own.refusal = f"looking for its arguments failed, at {place_of(error)}: {one_line(error)}"
-    own.call = None
+        refusal = f"looking for its arguments failed, at {place_of(error)}: {one_line(error)}"
+    patience = BUSY * workplace.budget  # what follows is opcheck's own, and the machine may be busy
+    own.note(patience, call=None, drafts=drafts, refusal=refusal, is_constant=bool(search.constant))
 
 
 def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadline) -> None:
     """Run the cases of a draft, and take back what the operator refuses. Then the cases are others."""
-    note = own.note(workplace)
-    session = RunSession(workplace.settings, own_process=True, note=note)
+    session = RunSession(workplace.settings, own_process=True, note=lambda line: own.note(tried=line))
     if has_interpreter():
         draft.refused["forward"].setdefault("bfloat16", NO_BFLOAT16)
     if workplace.changes:
@@ -85,11 +84,12 @@ def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadlin
     earlier, untested = own.records, own.left
     cases, records = planned(draft, session, workplace.device), dict[str, Record]()
     while left := [case for case in cases if case.id not in records]:
-        own.case, own.left, own.records = left[0].id, untested + len(left), {**earlier, **records}
+        own.note(
+            BUSY * workplace.budget,
+            case=left[0].id, tried="", left=untested + len(left), records={**earlier, **records}, drafts=own.drafts,
+        )  # fmt: skip
         if deadline.is_over:
             break
-        note("")
-        own.write(workplace)
         record = run(left[0], session).record()
         if draft.revise(record):
             records = {name: one for name, one in records.items() if holds_on(one)}

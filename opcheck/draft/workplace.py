@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
-import pickle
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from typing import IO, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import psutil
 
-from opcheck.checks.subject import no_note
 from opcheck.devices.device import CPU, availability
 from opcheck.draft.draft import Draft
 from opcheck.draft.parameter import SampleData
-from opcheck.running.note import Note, read_note
-from opcheck.running.watchdog import NOTE, TIMED_OUT
+from opcheck.running.own_process import Ended, tell
 from opcheck.settings import Settings
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.render import render
@@ -65,8 +59,6 @@ class Workplace:
     """The seconds that an operator may take."""
     until: float = float("inf")
     """When the whole draft is to end, by `time.monotonic()`."""
-    journals: Path | None = None
-    """The folder in which processes write what they do, for whoever finds them gone; None: they do not."""
     device: DeviceProfile = CPU.profile
     """The device on which operators are called."""
     changes: tuple[str, ...] = ()
@@ -104,16 +96,16 @@ class Trial:
     """How a class of modules is constructed; None: by guesses."""
     skip: tuple[SampleData, ...] = ()
     """Calls that have ended an earlier process."""
-    since: float = 0.0
-    """When it began, by `time.monotonic()`. 0: there was no time for it."""
+    begun: bool = False
+    """Whether there was time for it."""
     hangs: bool = False
-    """Whether its process has been ended since then, for taking too long."""
+    """Whether its process has been ended, for taking too long."""
     call: SampleData | None = None
     """The call that was about to be made; None: all samples have been looked for."""
     case: str = ""
     """The case that was about to run."""
     tried: str = ""
-    """What it was about to try when its process ended."""
+    """What the case was about to try."""
     refusal: str = ""
     """Why there is no draft."""
     is_constant: bool = False
@@ -153,48 +145,19 @@ class Trial:
             return "in the examples in its documentation"
         return f"in the call {render(self.call)}" if self.call is not None else "before it was called"
 
-    def patience(self, workplace: Workplace) -> float:
-        """Return the seconds that a step may take. Cases are opcheck's own, and the machine may be busy."""
-        return workplace.budget * (BUSY if self.case else 1)
+    def note(self, seconds: float | None = None, **news: Any) -> None:
+        """Note what is known, here and in the process that waits for this one, before the next step.
 
-    def write(self, workplace: Workplace) -> None:
-        """Write what is known, before the next step. If that takes too long, this process ends."""
-        if workplace.journals is not None:
-            file = self._file(workplace.journals)
-            trace = _trace(file)
-            part = file.with_suffix(".part")
-            part.write_bytes(pickle.dumps(self))
-            part.replace(file)
-            faulthandler.dump_traceback_later(self.patience(workplace), exit=True, file=trace)
+        seconds: how long that may take. None: as said before.
+        """
+        vars(self).update(news)
+        tell(seconds, **news)
 
-    def note(self, workplace: Workplace) -> Callable[[str], None]:
-        """Return what writes down what a case is about to try, for whoever finds this process gone."""
-        if workplace.journals is None:
-            return no_note
-        return Note(self._file(workplace.journals).with_suffix(NOTE)).write
-
-    def ended_by(self, why: str, workplace: Workplace) -> Trial:
-        """Return what its process has written last, with how the process has ended."""
-        assert workplace.journals is not None
-        own, file = self, self._file(workplace.journals)
-        trace = file.with_suffix(".trace")
-        if file.exists():
-            own = pickle.loads(file.read_bytes())
-            own.hangs = trace.read_text().startswith(TIMED_OUT)
-            own.tried = read_note(file.with_suffix(NOTE)) if own.case else ""
-            file.unlink()  # the next process may end before it has written anything
-        own.since = own.since or time.monotonic()
-        what = f"it takes longer than {own.patience(workplace):g} s" if own.hangs else why
+    def ended_by(self, ended: Ended) -> Trial:
+        """Return what its process has told last, with how the process has ended."""
+        own = replace(self, **{**ended.news, "begun": True, "hangs": ended.is_late})
+        what = f"{ended.why}, {own.doing()}"
         if own.is_called:
-            own.ended.append(f"{what}, {own.doing()}")
-        own.refusal = "" if own.drafts else f"{what}, {own.doing()}"
+            own.ended = [*own.ended, what]
+        own.refusal = "" if own.drafts else what
         return own
-
-    def _file(self, folder: Path) -> Path:
-        return folder / f"{self.name.replace(':', '.')}.pickle"
-
-
-@cache
-def _trace(file: Path) -> IO[str]:
-    """Return the file beside a journal, open as long as this process, in which Python writes where it was."""
-    return file.with_suffix(".trace").open("w")

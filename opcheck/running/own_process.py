@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +25,23 @@ class Ended:
     """Why there is no answer for an item."""
 
     why: str
+    is_late: bool = False
+    """Whether it has been ended for taking too long."""
+    news: dict[str, Any] = field(default_factory=dict)
+    """What it has told before."""
+
+
+_waiting: Connection | None = None
+"""The pipe to the process that waits for this one."""
+
+
+def tell(seconds: float | None = None, **news: Any) -> None:
+    """Tell the process that waits for this one, if any does, what it should know if this one ends without an answer.
+
+    seconds: how long the next step may take. None: as said before.
+    """
+    if _waiting is not None:
+        _waiting.send((seconds, news))
 
 
 def apart(
@@ -46,7 +63,7 @@ def apart(
         work: The function.
         items: What it is called with.
         processes: How many calls run at the same time.
-        seconds: How long one may take. None: as long as it likes.
+        seconds: How long one may take, or its first step, if it calls `tell`. None: as long as it likes.
         forks: Whether to fork: not where a device is in use, which does not survive it.
         fresh: Whether the function can be pickled, too, so that fresh processes can be started instead of forks.
     """
@@ -60,17 +77,18 @@ def apart(
     try:
         while number < len(items):
             while left and len(running) < processes:
-                begun = _Running.begin(start, *left.pop(), work)
+                begun = _Running.begin(start, *left.pop(), work, seconds)
                 running[begun.pipe] = begun
             ready = wait(list(running), PERIOD)
             for pipe, one in list(running.items()):
                 if pipe in ready:
-                    answers[one.number] = one.answer()
-                elif seconds and time.monotonic() - one.since > seconds:
-                    answers[one.number] = Ended(f"it takes longer than {seconds:g} s")
-                else:
-                    continue
-                running.pop(pipe).end()
+                    one.listen()
+                elif one.seconds and time.monotonic() - one.since > one.seconds:
+                    one.answers.append(Ended(f"it takes longer than {one.seconds:g} s", is_late=True))
+                if one.answers:
+                    (answer,) = one.answers
+                    answers[one.number] = replace(answer, news=one.news) if isinstance(answer, Ended) else answer
+                    running.pop(pipe).end()
             while number in answers:
                 yield answers.pop(number)
                 number += 1
@@ -79,15 +97,23 @@ def apart(
             one.end()
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Running(Generic[Result]):
     number: int
     process: Any
     pipe: Connection
     since: float
+    """When its present step has begun."""
+    seconds: float | None
+    """How long that may take."""
+    news: dict[str, Any] = field(default_factory=dict)
+    answers: list[Result | Ended] = field(default_factory=list)
+    """Its answer, once there is one."""
 
     @classmethod
-    def begin(cls, start: str, number: int, item: Any, work: Callable[[Any], Result]) -> _Running[Result]:
+    def begin(
+        cls, start: str, number: int, item: Any, work: Callable[[Any], Result], seconds: float | None
+    ) -> _Running[Result]:
         """Start a process that calls a function."""
         context: Any = multiprocessing.get_context(start)
         pipe, other = context.Pipe(duplex=False)
@@ -95,16 +121,19 @@ class _Running(Generic[Result]):
         with _interrupts_held():
             process.start()
         other.close()
-        return cls(number, process, pipe, time.monotonic())
+        return cls(number, process, pipe, time.monotonic(), seconds)
 
-    def answer(self) -> Result | Ended:
-        """Return what the process has sent, or how it has ended."""
+    def listen(self) -> None:
+        """Take the next thing that the process has sent: news, or its answer. Or it has ended."""
         try:
-            answer: Result | Ended = self.pipe.recv()
-            return answer
-        except EOFError:
+            seconds, news, *self.answers = self.pipe.recv()
+        except (EOFError, OSError):  # at the end, or in the middle of what it was sending
             self.process.join()
-            return Ended(ending(self.process.exitcode))
+            self.answers = [Ended(ending(self.process.exitcode))]
+            return
+        self.news |= news
+        if seconds is not None:
+            self.since, self.seconds = time.monotonic(), seconds
 
     def end(self) -> None:
         """End the process, if it still runs."""
@@ -130,7 +159,9 @@ def _call(work: Callable[[Any], Any], item: Any, pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a handler of the process that waits is none of this one's
     os.dup2(2, 1)  # what is printed here, by C libraries as well, is no part of the output of the process that waits
-    pipe.send(_answer(work, item))
+    global _waiting
+    _waiting = pipe
+    pipe.send((None, {}, _answer(work, item)))
 
 
 def _answer(work: Callable[[Item], Result], item: Item) -> Result | Ended:

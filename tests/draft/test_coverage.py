@@ -51,7 +51,7 @@ def covered(write, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     settings = Settings(modules=("torch", "fewops"))
     library = load([write('[[operator]]\nname = "fewops.cube"\nsamples = [{ args = [{ shape = [2] }] }]\n')], settings)
-    return cover("fewops", library, Workplace(settings, 60.0, journals=tmp_path), 1)
+    return cover("fewops", library, Workplace(settings, 60.0), 1)
 
 
 def test_functions_with_and_without_a_spec_are_told_apart(covered):
@@ -88,13 +88,13 @@ def test_a_spec_counts_under_all_of_its_names(write):
     assert {"torch.sin", "torch.Tensor.sin", "torch.Tensor.sin_"} <= set(named)
 
 
-def test_a_function_that_makes_what_a_module_spec_tests_has_a_spec(write, tmp_path):
+def test_a_function_that_makes_what_a_module_spec_tests_has_a_spec(write):
     made = (
         '{ call = "torch.nn.utils.parametrizations.orthogonal", args = [{ call = "torch.nn.Linear", args = [3, 3] }] }'
     )
     text = f'[[operator]]\nname = "torch.nn.Sequential"\nmodule = {{ args = [{made}] }}\n'
     library = load([write(text + "samples = [{ args = [{ shape = [2, 3] }] }]\n")])
-    work = Workplace(Settings(), 60.0, journals=tmp_path)
+    work = Workplace(Settings(), 60.0)
     found = cover("torch.nn.utils.parametrizations", library, work, 1)
     assert found.specified == ("torch.nn.utils.parametrizations.orthogonal",)
     assert set(found.unknown) == {f"torch.nn.utils.parametrizations.{one}_norm" for one in ("spectral", "weight")}

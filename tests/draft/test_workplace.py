@@ -1,13 +1,11 @@
-"""What a process knows of its operator can be read when it is gone, and said in words."""
+"""What a process knows of its operator is there when it is gone, and said in words."""
 
 from __future__ import annotations
 
-import faulthandler
-
 import pytest
 
-from opcheck.draft.workplace import Trial, Workplace
-from opcheck.settings import Settings
+from opcheck.draft.workplace import Trial
+from opcheck.running.own_process import Ended
 
 SAMPLE = {"args": [{"shape": [2], "low": 0.1, "high": 0.9}]}
 
@@ -29,17 +27,11 @@ def test_what_was_going_on_is_said(own, words):
     assert own.doing() == words
 
 
-def test_what_a_process_has_written_tells_how_far_it_came(tmp_path, monkeypatch):
-    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *args, **kwargs: None)
-    workplace = Workplace(Settings(modules=("torch",)), 60.0, journals=tmp_path)
+def test_what_a_process_has_told_tells_how_far_it_came():
     crash, call = "the process crashed (SIGSEGV)", "in the call { args = [{ shape = [2], low = 0.1, high = 0.9 }] }"
-    assert sine().ended_by(crash, workplace).ended == [f"{crash}, before it was called"]
-    sine(call=SAMPLE).write(workplace)
-    own = sine().ended_by(crash, workplace)
+    assert sine().ended_by(Ended(crash)).ended == [f"{crash}, before it was called"]
+    own = sine().ended_by(Ended(crash, news={"begun": True, "call": SAMPLE}))
     assert (own.call, own.hangs, own.refusal, own.ended) == (SAMPLE, False, f"{crash}, {call}", [f"{crash}, {call}"])
     assert own.again() == sine(skip=(SAMPLE,), ended=own.ended)
-    assert sine().ended_by(crash, workplace).call is None  # of another process, which has written nothing
-    own.write(workplace)
-    (tmp_path / "torch.sin.trace").write_text("Timeout (0:00:20)!")
-    own = sine().ended_by(crash, workplace)
-    assert (own.hangs, own.refusal) == (True, f"it takes longer than 60 s, {call}")
+    late = sine().ended_by(Ended("it takes longer than 60 s", is_late=True, news={"call": SAMPLE}))
+    assert (late.hangs, late.refusal) == (True, f"it takes longer than 60 s, {call}")

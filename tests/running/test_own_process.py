@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from opcheck.running.own_process import Ended, apart, parted
+from opcheck.running.own_process import Ended, apart, parted, tell
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 
@@ -43,8 +43,25 @@ def test_what_ends_a_process_costs_one_answer(processes):
         Ended("the process crashed (SIGSEGV)"),
         Ended("the process exited, with status 3"),
     )
-    assert (four, five) == (Ended("ValueError: 3 is odd"), Ended("it takes longer than 1 s"))
+    assert (four, five) == (Ended("ValueError: 3 is odd"), Ended("it takes longer than 1 s", is_late=True))
     assert (two[0], six[0]) == (1, 5)
+
+
+def test_what_a_process_has_told_is_known_when_it_has_ended():
+    def tells(item):
+        tell(step=1, other=item[0])
+        tell(0.5, step=2)
+        return work(item)
+
+    answered, crashed, hung, raised = apart(tells, [(what, 0) for what in ("plain", "crash", "hang", "raise")], 1, 60.0)
+    assert answered[0] == 0
+    assert crashed.news == {"step": 2, "other": "crash"}
+    assert hung == Ended("it takes longer than 0.5 s", is_late=True, news={"step": 2, "other": "hang"})
+    assert raised == Ended("ValueError: 0 is odd", news={"step": 2, "other": "raise"})
+
+
+def test_where_no_process_waits_nothing_is_told():
+    tell(1.0, step=1)
 
 
 def test_what_is_printed_there_is_no_output_of_this_process(capfd):
