@@ -14,14 +14,14 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from opcheck.checks.calls import copies
-from opcheck.derivatives.autodiff import pushed, vjp
+from opcheck.checks.calls import Call, copies
+from opcheck.derivatives.autodiff import pushed
 from opcheck.draft.refusal import is_refusal, needs_gpu
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.layouts import equal
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
 from opcheck.samples.realize import realize, realize_module
-from opcheck.samples.results import Untestable, with_gradient
+from opcheck.samples.results import Untestable
 from opcheck.spec.document import Document
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import SampleSpec
@@ -38,6 +38,9 @@ SEEDS = ("draft", "another", "third")
 
 IN_PLACE = "is being used in an in-place operation"
 """What torch says of an operator that changes a leaf."""
+
+NO_GRAPH, NO_TANGENT = "no output requires grad", "no output has a tangent"
+"""What is wrong with a call that raises nothing."""
 
 Depth = tuple[int, ...]
 """How far a call got: the instructions that ran last, of the operator and of what it calls, compared in this order.
@@ -73,18 +76,19 @@ class Tried:
     random: bool = False
     inplace: bool = False
     """Whether the operator changes its first argument, so that it gets a clone."""
-    requires_grad: bool = True
-    has_tangent: bool = True
-    """Whether an output has a tangent, or forward mode raises: then it is not silent."""
     without_forward: str = ""
-    """What forward mode raises, if it does."""
+    """Why no output has a tangent: what forward mode raises, or `NO_TANGENT`. Empty if one has."""
+    without_backward: dict[int | str, str] = field(default_factory=dict)
+    """Why there is no derivative with respect to an argument alone: what backward raises, or `NO_GRAPH`. Empty if there
+    is. The arguments are positions and names, those of parameters too."""
     is_telling: bool = True
     """Whether a gradient is more than zeros, or rounding, or backward raises; and no derivative is huge, infinite or
     NaN, as outside the domain of a function that is clamped."""
-    places: tuple[int | str, ...] = ()
-    """The arguments that are differentiated: positions and names, those of parameters too."""
-    refusals: dict[int | str, str] = field(default_factory=dict)
-    """Those of them that alone have no derivative, with what happens if one asks for it."""
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether an output has a graph."""
+        return any(why != NO_GRAPH for why in self.without_backward.values())
 
 
 @dataclass(frozen=True)
@@ -224,18 +228,15 @@ def _shown(function: TestedFunction, sample: dict[str, Any]) -> Tried | Refused:
     outputs, again = function(), function(*kept)
     if not _is_finite(outputs):
         return Refused("the result is not finite")
-    gradients, pushing = _gradients(outputs, leaves), _tangents(function)
-    tangents, without_forward = ((), one_line(pushing)) if isinstance(pushing, Exception) else (pushing, "")
+    gradients, without_backward = _by_backward(function)
+    tangents, without_forward = _by_forward(function)
     return Tried(
         sample,
         random=not all(map(equal, outputs, again)),
         inplace=function.inplace,
-        requires_grad=any(output.requires_grad for output in outputs),
-        has_tangent=bool(tangents or without_forward),
         without_forward=without_forward,
+        without_backward=without_backward,
         is_telling=_is_finite((*gradients, *tangents)) and (not gradients or _are_moderate(gradients)),
-        places=tuple(dict.fromkeys(slot.path[1] for slot in function.inputs.slots)),
-        refusals=_refusals(function),
     )
 
 
@@ -249,38 +250,31 @@ def _are_moderate(gradients: Iterable[Tensor]) -> bool:
     return 1e-6 < largest < 1e8
 
 
-def _gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the gradients of the outputs; none if the backward pass raises, which is not asked here."""
-    differentiable = with_gradient(outputs)
-    try:
-        return vjp(differentiable, leaves, list(map(torch.rand_like, differentiable))) if differentiable else ()
-    except Exception:
-        return ()
-
-
-def _tangents(function: TestedFunction) -> list[Tensor] | Exception:
-    """Return the tangents of the outputs that have one, or what forward mode raises."""
-    leaves = [leaf.detach() for leaf in function.inputs.leaves]
-    try:
-        _, tangents = pushed(function, leaves, list(map(torch.ones_like, leaves)))
-    except Exception as error:
-        return error
-    return [tangent for tangent in tangents if tangent is not None]
-
-
-def _refusals(function: TestedFunction) -> dict[int | str, str]:
-    """Ask for the derivative with respect to one argument at a time. Return what happens where there is none."""
-    refusals: dict[int | str, str] = {}
+def _by_backward(function: TestedFunction) -> tuple[list[Tensor], dict[int | str, str]]:
+    """Return the gradients with respect to one argument at a time, and why there are none, by argument."""
+    gradients, without = list[Tensor](), dict[int | str, str]()
     for slot in function.inputs.slots:
         leaves = [leaf.detach().clone() for leaf in function.inputs.leaves]
-        own = leaves[slot.index].requires_grad_()
+        own, place = leaves[slot.index].requires_grad_(), slot.path[1]
+        without.setdefault(place, "")
         try:
-            outputs = with_gradient(function(*leaves))
-            if outputs:
-                vjp(outputs, [own], list(map(torch.ones_like, outputs)))
+            call = Call((own,), function(*leaves))
+            if call.has_graph:
+                gradients += call.gradients()
             else:
-                refusals[slot.path[1]] = "no output requires grad"
+                without[place] = NO_GRAPH
         except Exception as error:
             if is_refusal(one_line(error)):
-                refusals[slot.path[1]] = one_line(error)
-    return refusals
+                without[place] = one_line(error)
+    return gradients, without
+
+
+def _by_forward(function: TestedFunction) -> tuple[list[Tensor], str]:
+    """Return the tangents of the outputs that have one, and why none has."""
+    leaves = [leaf.detach() for leaf in function.inputs.leaves]
+    try:
+        _, carried = pushed(function, leaves, list(map(torch.ones_like, leaves)))
+    except Exception as error:
+        return [], one_line(error)
+    tangents = [tangent for tangent in carried if tangent is not None]
+    return tangents, "" if tangents else NO_TANGENT

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opcheck.draft.attempt import Tried
+from opcheck.draft.attempt import NO_TANGENT, Tried
 from opcheck.draft.refusal import is_refusal
 from opcheck.spec import dtypes
 from opcheck.spec.claims import Dtypes
@@ -77,25 +77,24 @@ class Draft:
         draft.reseed, draft.inplace = any(one.random for one in tries), any(one.inplace for one in tries)
         if not out:
             draft.supports["out"] = (False, "no such parameter")
-        without_forward = [one.without_forward for one in tries]
-        if without_forward and all(without_forward):
-            draft._support("forward_ad", works=False, reason=without_forward[0])
-        if any(one.requires_grad for one in tries):
-            draft._without_derivative(tries)
-        else:
-            draft.supports["backward"] = (False, "no output requires grad")
-            if not any(one.has_tangent for one in tries):
-                draft.supports["forward_ad"] = (False, "no output has a tangent")
+        draft._without_backward(tries)
+        why = {one.without_forward for one in tries}
+        if not why & {"", NO_TANGENT}:
+            draft._support("forward_ad", works=False, reason=tries[0].without_forward)
+        elif why == {NO_TANGENT} and not any(one.requires_grad for one in tries):
+            draft.supports["forward_ad"] = (False, NO_TANGENT)
         return draft
 
-    def _without_derivative(self, tries: Sequence[Tried]) -> None:
+    def _without_backward(self, tries: Sequence[Tried]) -> None:
         """List the arguments that have a derivative, if some have none. Only what every sample refuses is refused."""
-        places = {place: None for one in tries for place in one.places}
-        refused = {place for place in places if all(place in one.refusals for one in tries if place in one.places)}
+        reasons: dict[int | str, list[str]] = {}
+        for one in tries:
+            for place, why in one.without_backward.items():
+                reasons.setdefault(place, []).append(why)
+        refused = [place for place in reasons if all(reasons[place])]
         if refused:
-            reasons = (reason for one in tries for place, reason in one.refusals.items() if place in refused)
-            others = [place for place in places if place not in refused]
-            self.supports["backward"] = (others or False, next(reasons))
+            others = [place for place in reasons if place not in refused]
+            self.supports["backward"] = (others or False, reasons[refused[0]][0])
 
     @property
     def has_backward(self) -> bool:

@@ -368,7 +368,7 @@ def _furthest_first(depth: Depth) -> Depth:
 def _is_about_dtypes(result: Any) -> bool:
     """Tell whether a call, or all of its derivatives, are refused for the dtype of a tensor, or where one is read."""
     if isinstance(result, Tried):
-        return set(result.refusals) == set(result.places) and all(map(speaks_of_dtypes, result.refusals.values()))
+        return all(map(speaks_of_dtypes, result.without_backward.values()))
     return isinstance(result, Refused) and (speaks_of_dtypes(result.why) or ".dtype" in result.source)
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import pytest
 import tomli
 
-from opcheck.draft.attempt import Tried
+from opcheck.draft.attempt import NO_GRAPH, NO_TANGENT, Tried
 from opcheck.draft.draft import Draft, comment, what_happened
 from opcheck.spec.dtypes import grouped
 
 SAMPLE = {"args": [{"shape": [3]}]}
 
 
+def tried(*, backward="", **keys):
+    """Return what a call has shown. backward: why there is no derivative with respect to its argument."""
+    return Tried(SAMPLE, without_backward={0: backward}, **keys)
+
+
 def draft(*tries, **keys):
-    return Draft.of("mylib.f", tries or [Tried(SAMPLE)], **keys)
+    return Draft.of("mylib.f", tries or [tried()], **keys)
 
 
 def record(check="backward", outcome="failed", reason="backward: not implemented", dtype="float64", **fields):
@@ -110,24 +115,24 @@ class TestRevise:
 
 class TestFound:
     def test_without_a_graph_there_is_no_backward_pass(self):
-        own = draft(Tried(SAMPLE, requires_grad=False, has_tangent=False))
+        own = draft(tried(backward=NO_GRAPH, without_forward=NO_TANGENT))
         assert own.supports.keys() == {"backward", "forward_ad"}
         assert not own.has_backward
 
     def test_forward_mode_is_taken_back_where_all_samples_are_refused_by_what_is_no_mistake(self):
-        refused, mistaken = (Tried(SAMPLE, without_forward=why) for why in ("no jvp", "AttributeError: no attribute"))
+        refused, mistaken = (tried(without_forward=why) for why in ("no jvp", "AttributeError: no attribute"))
         assert draft(refused, refused).supports == {"forward_ad": (False, "no jvp")}
-        assert draft(refused, Tried(SAMPLE)).supports == {}
+        assert draft(refused, tried()).supports == {}
         assert draft(mistaken).supports == {}
 
     def test_arguments_without_a_derivative_are_named(self):
-        own = draft(Tried(SAMPLE, places=(0, 1), refusals={1: "not implemented"}))
+        own = draft(Tried(SAMPLE, without_backward={0: "", 1: "not implemented"}))
         assert own.supports == {"backward": ([0], "not implemented")}
         assert own.has_backward
 
     def test_what_one_sample_takes_is_not_refused(self):
-        some = Tried(SAMPLE, places=(0, 1), refusals={1: "not implemented"})
-        assert draft(some, Tried(SAMPLE, places=(0, 1))).supports == {}
+        some = Tried(SAMPLE, without_backward={0: "", 1: "not implemented"})
+        assert draft(some, Tried(SAMPLE, without_backward={0: "", 1: ""})).supports == {}
 
     def test_what_has_no_out_does_not_claim_it(self):
         assert draft(out=False).supports == {"out": (False, "no such parameter")}
@@ -153,7 +158,7 @@ def test_groups_stand_for_all_of_their_members():
 
 class TestWritten:
     def test_each_disclaimer_has_a_comment(self):
-        own = draft(Tried(SAMPLE, random=True), variants=["method"])
+        own = draft(tried(random=True), variants=["method"])
         own.revise(lacks("forward_ad", reason="forward_ad: no\njvp"))
         own.revise(record("dtypes", reason="x: refused", remedy={"key": "dtypes.forward", "write": "-complex64"}))
         text = own.toml()
