@@ -7,7 +7,8 @@ from itertools import chain, islice, product
 
 from torch.nn import Module
 
-from opcheck.draft.parameter import TENSOR, Data, Parameter, SampleData, Shape, is_tensor, mapped, parts, path_of
+from opcheck.draft.data import Data, SampleData, Shape, is_tensor, mapped, parts, with_keyword
+from opcheck.draft.parameter import TENSOR, Parameter, path_of
 from opcheck.draft.signature import parameters_of_constructor
 
 COMMON: tuple[Shape, ...] = (
@@ -110,18 +111,18 @@ def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterat
 
     Other sizes, ranks and layouts are left to derived samples.
     """
-    args, kwargs = main["args"], main.get("kwargs", {})
+    args = main["args"]
     tensors = [arg["shape"] for arg in args if isinstance(arg, dict) and "shape" in arg]
     if tensors:
         yield [{**main, "args": list(map(_near_zero, args))}]
     shapes = [*tensors[:1], *(shape[-1:] for shape in tensors[:1]), *(shape[:1] for shape in tensors[1:2] if shape)]
     for parameter in parameters:
-        if not parameter.required and parameter.name not in kwargs:
+        if not parameter.required and parameter.name not in main.get("kwargs", {}):
             options = [
                 _shaped(value, iter([tuple(shape)]), {})
                 for value in parameter.options for shape in (shapes if value == TENSOR else [()])
             ]  # fmt: skip
-            yield [{**main, "kwargs": {**kwargs, parameter.name: value}} for value in options]
+            yield [with_keyword(main, parameter.name, value) for value in options]
 
 
 def _near_zero(value: Data) -> Data:

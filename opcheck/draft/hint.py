@@ -8,10 +8,8 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from opcheck.draft.parameter import TENSOR, Parameter, SampleData, Shape, is_tensor, mapped
-
-Place = tuple[str | int, ...]
-"""Where a value stands in a sample, as in ("args", 0) or ("kwargs", "weight")."""
+from opcheck.draft.data import Data, SampleData, Shape, is_tensor, mapped, places, replaced, with_keyword
+from opcheck.draft.parameter import TENSOR, Parameter
 
 SIZE = r"'?(?:\.\.\.|\*|\d+|[A-Z]\w{0,3}|batch(?:_size)?)'?"
 LISTED = re.compile(rf"[(\[]\s*({SIZE}(?:\s*,\s*{SIZE})+|{SIZE}\s*,|'{SIZE}')\s*,?\s*[)\]]")
@@ -128,19 +126,17 @@ def lessons_of(sample: SampleData, said: str, source: str, parameters: Sequence[
         yield mapped(partial(_at_least, sizes=[int(size) for size in re.findall(r"\d+", kernel[1])]), sample)
     hints, names = Hints(said, source), [one.name for one in parameters if one.required]
     named = {index for index, name in enumerate(names) if hints.names(name)}
-    arguments = {key: sample[key] for key in ("args", "kwargs") if key in sample}
-    every = sorted(places(arguments), key=lambda own: own[0][1] not in named)
-    for place, value in every:
-        yield from (replaced(sample, place, better) for better in hints.better(value))
-    shapes = [value["shape"] for _, value in every if isinstance(value, dict) and "shape" in value]
-    given = sample.get("kwargs", {})
-    for one in parameters if NEEDED.search(said) else ():
-        if not one.required and one.name not in given and hints.names(one.name):
-            tensors = [{"shape": shape} for shape in shapes[:1]] if TENSOR in one.options else []
-            yield from ({**sample, "kwargs": {**given, one.name: value}} for value in (*tensors, 2, [2], [2, 2], 0.5))
-    for one in parameters if shapes and WANTS_MORE.search(said) else ():
-        if not one.required:
-            yield {**sample, "kwargs": {**sample.get("kwargs", {}), one.name: {"shape": shapes[0]}}}
+    every = sorted(places(sample), key=lambda own: own[0][1] not in named)
+    for path, value in every:
+        yield from (replaced(sample, path, better) for better in hints.better(value))
+    tensors = [{"shape": value["shape"]} for _, value in every if isinstance(value, dict) and "shape" in value][:1]
+    for one in (one for one in parameters if not one.required):
+        values: list[Data] = []
+        if NEEDED.search(said) and hints.names(one.name) and one.name not in sample.get("kwargs", {}):
+            values += [*(tensors if TENSOR in one.options else ()), 2, [2], [2, 2], 0.5]
+        if WANTS_MORE.search(said):
+            values += tensors
+        yield from (with_keyword(sample, one.name, value) for value in values)
 
 
 class Hints:
@@ -213,23 +209,3 @@ def _with_sizes(own: Shape, numbers: Iterable[int]) -> Iterator[Shape]:
     """Yield the same shape with one other size."""
     for number in numbers:
         yield from ((*own[:dim], number, *own[dim + 1 :]) for dim in reversed(range(len(own))))
-
-
-def places(data: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Yield the values of arguments that may be changed: tensors, numbers, and lists of numbers."""
-    has_parts = isinstance(data, list) and any(isinstance(part, dict) for part in data)
-    if len(place) > 1 and not has_parts:
-        yield place, data
-        return
-    for key, part in data.items() if isinstance(data, dict) else enumerate(data):
-        yield from places(part, (*place, key))
-
-
-def replaced(container: Any, place: Place, value: Any) -> Any:
-    """Return a sample, or a part of it, with another value in one place."""
-    if not place:
-        return value
-    key: Any = place[0]
-    copy = list(container) if isinstance(container, list) else dict(container)
-    copy[key] = replaced(container[key], place[1:], value)
-    return copy

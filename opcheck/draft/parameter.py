@@ -9,13 +9,8 @@ from enum import Enum
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from opcheck.draft.data import Data, Shape
 from opcheck.samples.derive.keywords import UNVARIED
-
-Data = Any
-"""A value of a sample as plain TOML data."""
-SampleData = dict[str, Data]
-"""A sample as plain TOML data: `args` and `kwargs`."""
-Shape = tuple[int, ...]
 
 TENSOR: Data = {"tensor": "float"}
 INDEX: Data = {"tensor": "index"}
@@ -60,27 +55,6 @@ INDICES = (
 MASKS = ("mask", "masks", "attn_mask", "attention_mask")
 WORDS = ("type", "kind", "mode", "method", "name", "convention")
 """Parameters that take one of some words, which cannot be guessed."""
-
-
-def mapped(change: Callable[[Data], Data], data: Data) -> Data:
-    """Return TOML data with a function applied to each tensor, or placeholder of one, and to each plain value."""
-    if isinstance(data, list):
-        return [mapped(change, part) for part in data]
-    if isinstance(data, dict) and not is_tensor(data):
-        return {key: mapped(change, part) for key, part in data.items()}
-    return change(data)
-
-
-def is_tensor(data: Data) -> bool:
-    """Tell whether TOML data is a tensor, or a placeholder of one."""
-    return isinstance(data, dict) and not data.keys().isdisjoint(("tensor", "shape", "values"))
-
-
-def parts(data: Data) -> list[Data]:
-    """Return the tensors and plain values that TOML data consists of."""
-    seen: list[Data] = []
-    mapped(seen.append, data)
-    return seen
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,12 @@ from opcheck.draft.attempt import (
     taken,
     tried,
 )
+from opcheck.draft.data import Data, SampleData, is_tensor, mapped, parts, places, replaced
 from opcheck.draft.draft import Draft
 from opcheck.draft.guess import constructions, first_samples, further_samples
-from opcheck.draft.hint import gist_of, lessons_of, places, replaced, speaks_of_dtypes
+from opcheck.draft.hint import gist_of, lessons_of, speaks_of_dtypes
 from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, constant, without_kernel
-from opcheck.draft.parameter import INDEX, TENSOR, Data, Parameter, SampleData, is_tensor, mapped, parts
+from opcheck.draft.parameter import INDEX, TENSOR, Parameter
 from opcheck.draft.recorder import examples
 from opcheck.draft.refusal import has_interpreter, is_beyond_interpreter
 from opcheck.draft.signature import parameters_of, parameters_of_constructor
@@ -219,11 +220,10 @@ class Search:
         """
         whole = [replace(one, options=tuple(map(_of_integers, one.options))) for one in parameters]
         for sample in islice(self.tries(first_samples(whole), self.takes_integers, whole), 1):
-            arguments = {key: sample[key] for key in ("args", "kwargs") if key in sample}
-            tensors = [(place, value["shape"]) for place, value in places(arguments) if is_tensor(value)]
+            tensors = [(path, value["shape"]) for path, value in places(sample) if is_tensor(value)]
             others = [
-                replaced(sample, place, {"shape": shape, **values})
-                for place, shape in tensors for values in ({}, {"low": 0.1, "high": 0.9}, {"low": 0, "high": 2})
+                replaced(sample, path, {"shape": shape, **values})
+                for path, shape in tensors for values in ({}, {"low": 0.1, "high": 0.9}, {"low": 0, "high": 2})
             ]  # fmt: skip
             others += [one for group in further_samples(sample, parameters) for one in group if _is_mixed(one)]
             found = next(self.tries(others, self.called), None)

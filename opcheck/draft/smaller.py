@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from opcheck.draft.parameter import Data, is_tensor, mapped, parts
+from opcheck.draft.data import Data, is_tensor, mapped, parts
 
 MOST_ELEMENTS = 36
 """The most elements of a tensor in a sample. A call with larger ones is made smaller."""

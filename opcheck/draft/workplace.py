@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 
 from opcheck.devices.device import CPU, availability
+from opcheck.draft.data import SampleData
 from opcheck.draft.draft import Draft
-from opcheck.draft.parameter import SampleData
 from opcheck.running.own_process import Ended, tell
 from opcheck.settings import Settings
 from opcheck.spec.device_profile import DeviceProfile
