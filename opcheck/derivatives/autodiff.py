@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Literal, Protocol
 
 import torch
@@ -117,112 +118,111 @@ class Primal:
 
 
 @dataclass(frozen=True)
-class Pullback:
-    """g(x, v) = J(x)^T v: the gradients of `inner` at `count` leaves x for cotangents v. Missing ones are zeros."""
+class Derivative:
+    """A function made of another one: at one point from calls of `inner`, at a batch of points from its rows."""
 
     inner: Differentiable
+
+    def __call__(self, *arguments: Tensor) -> Tensors:
+        """Return what it is at one point."""
+        return self._of(self.inner, arguments, ())
+
+    def rows(self, *batches: Tensor) -> Tensors:
+        """Return what it is at each point of a batch."""
+        return self._of(self.inner.rows, batches, batches[0].shape[:1])
+
+    def leaves(self, arguments: Tensors) -> Tensors:
+        """Return the arguments that are also those of `inner`."""
+        return arguments
+
+    def _of(self, function: Callable[..., Tensors], arguments: Tensors, batch: Sequence[int]) -> Tensors:
+        """Return what is made of a function. All tensors have the dims of the batch, if there is one, in front."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Pullback(Derivative):
+    """g(x, v) = J(x)^T v: the gradients of `inner` at `count` leaves x for cotangents v. Missing ones are zeros."""
+
     count: int
     transform: bool = False
     """Whether it is made of `torch.func`, so that `torch.func` can differentiate it."""
     fixed: tuple[Tensor | None, ...] = ()
     """Cotangents that are no arguments, and None for those that are. Empty: all of them are arguments."""
 
-    def __call__(self, *arguments: Tensor) -> Tensors:
-        """Return the gradients at one point."""
-        # Copies with the same strides: a backward pass may write to them.
-        fixed = [None if v is None else tensors_of(vector((v,)), (v,))[0] for v in self.fixed]
-        return self._pulled(self.inner, self._complete(arguments, fixed))
+    def leaves(self, arguments: Tensors) -> Tensors:
+        """Return the leaves x."""
+        return arguments[: self.count]
 
-    def rows(self, *batches: Tensor) -> Tensors:
-        """Return the gradients at each point of a batch."""
-        fixed = tuple(None if v is None else v.expand(len(batches[0]), *v.shape).clone() for v in self.fixed)
-        return self._pulled(self.inner.rows, self._complete(batches, fixed))
-
-    def _complete(self, arguments: Tensors, fixed: Sequence[Tensor | None]) -> Tensors:
-        """Return the leaves and all cotangents."""
-        if not fixed:
-            return arguments
-        others = iter(arguments[self.count :])
-        return (*arguments[: self.count], *(next(others) if v is None else v for v in fixed))
-
-    def _pulled(self, function: Callable[..., Tensors], arguments: Tensors) -> Tensors:
+    def _of(self, function: Callable[..., Tensors], arguments: Tensors, batch: Sequence[int]) -> Tensors:
+        leaves, cotangents = self.leaves(arguments), self._cotangents(arguments[self.count :], batch)
         if self.transform:
-            pulled: Tensors = torch.func.vjp(function, *arguments[: self.count])[1](arguments[self.count :])
+            pulled: Tensors = torch.func.vjp(function, *leaves)[1](cotangents)
             return pulled
         with torch.enable_grad():
-            # A view, not detach(), which would drop the tangents of forward over reverse.
-            leaves = tuple(x if x.requires_grad else x.view_as(x).requires_grad_() for x in arguments[: self.count])
-            outputs = function(*leaves)
             # Some backward passes can be differentiated, in either mode, only if they are told that they will be.
-            again = any(argument.requires_grad or tangent_of(argument) is not None for argument in arguments)
-            return vjp(outputs, leaves, arguments[self.count :], create_graph=again)
+            again = any(x.requires_grad or tangent_of(x) is not None for x in (*leaves, *cotangents))
+            # A view, not detach(), which would drop the tangents of forward over reverse.
+            leaves = tuple(x if x.requires_grad else x.view_as(x).requires_grad_() for x in leaves)
+            return vjp(function(*leaves), leaves, cotangents, create_graph=again)
+
+    def _cotangents(self, arguments: Tensors, batch: Sequence[int]) -> Tensors:
+        """Return all cotangents. Fixed ones are copies with the same strides: a backward pass may write to them."""
+        if not self.fixed:
+            return arguments
+        others = iter(arguments)
+        return tuple(
+            next(others) if v is None else tensors_of(vector((v,)).expand(*batch, -1), (v,))[0] for v in self.fixed
+        )
 
 
 @dataclass(frozen=True)
-class Pushforward:
+class Pushforward(Derivative):
     """h(x, t) = J(x) t: the tangents of the outputs of `inner` at leaves x for tangents t."""
 
-    inner: Differentiable
     transform: bool = False
     """Whether it is made of `torch.func`, so that `torch.func` can differentiate it."""
 
-    def __call__(self, *arguments: Tensor) -> Tensors:
-        """Return the tangents at one point."""
-        return self._pushed(self.inner, arguments)
+    def leaves(self, arguments: Tensors) -> Tensors:
+        """Return the leaves x."""
+        return arguments[: len(arguments) // 2]
 
-    def rows(self, *batches: Tensor) -> Tensors:
-        """Return the tangents at each point of a batch."""
-        return self._pushed(self.inner.rows, batches)
-
-    def _pushed(self, function: Callable[..., Tensors], arguments: Tensors) -> Tensors:
-        count = len(arguments) // 2
+    def _of(self, function: Callable[..., Tensors], arguments: Tensors, batch: Sequence[int]) -> Tensors:
+        primals = self.leaves(arguments)
+        tangents = arguments[len(primals) :]
         if self.transform:
-            pushed: Tensors = torch.func.jvp(function, arguments[:count], arguments[count:])[1]
+            pushed: Tensors = torch.func.jvp(function, primals, tangents)[1]
             return pushed
-        primals = arguments[:count]
         differentiated = isinstance(self.inner, Pullback)
         if differentiated:
             primals = tuple(x if x.requires_grad else x.detach().requires_grad_() for x in primals)
         with torch.set_grad_enabled(differentiated or torch.is_grad_enabled()):  # dual numbers are views of primals
-            return jvp(function, primals, arguments[count:])
+            return jvp(function, primals, tangents)
 
 
 @dataclass(frozen=True)
-class Sum:
+class Sum(Derivative):
     """The sum of all real coordinates of what `inner` gives, a scalar."""
 
-    inner: Differentiable
-
-    def __call__(self, *arguments: Tensor) -> Tensors:
-        """Return the sum at one point, of rank 0."""
-        return (sum((_summed(g, 1)[0] for g in self.inner(*arguments)), torch.zeros(())),)
-
-    def rows(self, *batches: Tensor) -> Tensors:
-        """Return the sum at each point of a batch."""
-        return (sum((_summed(g, len(batches[0])) for g in self.inner.rows(*batches)), torch.zeros(())),)
-
-
-def _summed(tensor: Tensor, count: int) -> Tensor:
-    """Return the sums of the real coordinates of each of `count` rows."""
-    sums = tensor.reshape(count, tensor.numel() // count).sum(1)
-    return sums.real + sums.imag if sums.is_complex() else sums
+    def _of(self, function: Callable[..., Tensors], arguments: Tensors, batch: Sequence[int]) -> Tensors:
+        total = torch.zeros(())
+        for tensor in function(*arguments):
+            sums = tensor.reshape(*batch, tensor.numel() // prod(batch)).sum(-1)
+            total = total + (sums.real + sums.imag if sums.is_complex() else sums)
+        return (total,)
 
 
 def layers(function: Differentiable, arguments: Tensors) -> list[tuple[Differentiable, Tensors]]:
     """Return the function that a derivative is of, its derivative, and so on up to `function`, with their arguments."""
-    if not isinstance(function, (Pullback, Pushforward, Sum)):
-        return [(function, arguments)]
-    count = len(arguments)
-    if not isinstance(function, Sum):
-        count = function.count if isinstance(function, Pullback) else count // 2
-    return [*layers(function.inner, arguments[:count]), (function, arguments)]
+    inner = layers(function.inner, function.leaves(arguments)) if isinstance(function, Derivative) else []
+    return [*inner, (function, arguments)]
 
 
 def of_primal(function: Differentiable, change: Callable[[Primal], Primal]) -> Differentiable:
     """Return the same derivative of another function: of what `change` makes of the one that it is of."""
     if isinstance(function, Primal):
         return change(function)
-    if not isinstance(function, (Pullback, Pushforward, Sum)):
+    if not isinstance(function, Derivative):
         return function
     inner = of_primal(function.inner, change)
     return function if inner is function.inner else replace(function, inner=inner)
