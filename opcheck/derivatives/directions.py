@@ -143,6 +143,52 @@ class Axis:
     """Its dim in each leaf; None: all slices share the leaf."""
 
 
+class Coloring:
+    """The colors of the real coordinates of some tensors: those with the same place in their slices have one.
+
+    dims: for each tensor its dim along each axis; None: it is in all slices as a whole. sizes: those of the axes.
+    """
+
+    def __init__(self, tensors: Tensors, dims: Sequence[Sequence[int | None]], sizes: Sequence[int]) -> None:
+        self.tensors, self.dims, self.sizes = tensors, dims, sizes
+        carried = [prod(size for dim, size in zip(own, sizes, strict=True) if dim is not None) for own in dims]
+        self.counts = [real_size(tensor) // slices for tensor, slices in zip(tensors, carried, strict=True)]
+        """How many colors each tensor has."""
+        self.count = sum(self.counts)
+
+    @cached_property
+    def places(self) -> Tensor:
+        """The coordinate of each color in each slice, of shape (slices, colors)."""
+        columns, start, sizes = [], 0, self.sizes
+        for tensor, own in zip(self.tensors, self.dims, strict=True):
+            count, carried = real_size(tensor), [dim for dim in own if dim is not None]
+            coordinates = torch.arange(start, start + count).view(*tensor.shape, 1 + tensor.is_complex())
+            front = coordinates.movedim(carried, list(range(len(carried))))
+            front = front.reshape(*(1 if dim is None else size for dim, size in zip(own, sizes, strict=True)), -1)
+            columns.append(front.expand(*sizes, -1).reshape(prod(sizes), -1))
+            start += count
+        return torch.cat(columns, 1)
+
+    @cached_property
+    def colors(self) -> Tensor:
+        """The color of each coordinate."""
+        return self._by_coordinate(torch.arange(self.count))
+
+    @cached_property
+    def slices(self) -> Tensor:
+        """The slice of each coordinate; one of them if it is in several."""
+        return self._by_coordinate(torch.arange(len(self.places)).unsqueeze(1))
+
+    def _by_coordinate(self, values: Tensor) -> Tensor:
+        numbers = torch.empty(sum(map(real_size, self.tensors)), dtype=torch.int64)
+        return numbers.scatter_(0, self.places.flatten(), values.expand(self.places.shape).flatten())
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Return a direction for each color, with the values of its coordinates and zeros elsewhere, as rows."""
+        spread = torch.zeros(self.count, len(values), dtype=torch.float64)
+        return spread.scatter_(0, self.colors.unsqueeze(0), values.unsqueeze(0))
+
+
 class Colors(Directions):
     """A direction for each color of a Jacobian that is block-diagonal along some axes (Curtis, Powell and Reid, 1974).
 
@@ -157,69 +203,37 @@ class Colors(Directions):
 
     def __init__(self, axes: tuple[Axis, ...], size: tuple[int, int], outputs: Tensors, inputs: Tensors) -> None:
         super().__init__(size, inputs)
-        self.axes, self.outputs = axes, outputs
-        slices, shared = prod(axis.size for axis in axes), False
-        self.counts = []
-        """How many colors the inputs of each leaf have."""
-        for k, leaf in enumerate(inputs):
-            own = prod(axis.size for axis in axes if axis.leaves[k] is not None)
-            self.counts.append(real_size(leaf) // own)
-            shared = shared or own < slices
-        self.of_outputs = size[0] // slices
-        """How many colors the outputs have."""
-        self.turns = -(-LEAST_COTANGENTS // self.of_outputs) if shared else 1
-        """How many cotangents there are for each of them."""
-
-    @cached_property
-    def in_slice(self) -> Tensor:
-        """The input coordinate of each color in each slice, of shape (slices, K)."""
-        dims = [[axis.leaves[k] for axis in self.axes] for k in range(len(self.inputs))]
-        return self._by_slice(self.inputs, dims)
-
-    @cached_property
-    def rows_in_slice(self) -> Tensor:
-        """The output coordinate of each color in each slice."""
-        return self._by_slice(self.outputs, [[axis.outputs[k] for axis in self.axes] for k in range(len(self.outputs))])
-
-    @cached_property
-    def slices(self) -> Tensor:
-        """The slice of each output coordinate, of shape (M,)."""
-        return _scattered(self.rows_in_slice, torch.arange(len(self.rows_in_slice)).unsqueeze(1))
+        self.axes, sizes = axes, [axis.size for axis in axes]
+        self.of_inputs = Coloring(inputs, [*zip(*(axis.leaves for axis in axes), strict=True)], sizes)
+        self.of_outputs = Coloring(outputs, [*zip(*(axis.outputs for axis in axes), strict=True)], sizes)
+        is_shared = any(None in axis.leaves for axis in axes)
+        self.turns = -(-LEAST_COTANGENTS // self.of_outputs.count) if is_shared else 1
+        """How many cotangents there are for each color of the outputs."""
 
     @cached_property
     def columns(self) -> Tensor:
         """The input coordinate of each color in the slice of each output coordinate, of shape (M, K)."""
-        return self.in_slice[self.slices]
-
-    @cached_property
-    def colors(self) -> Tensor:
-        """The color of each input coordinate, of shape (N,)."""
-        return _scattered(self.in_slice, torch.arange(self.in_slice.shape[1]))
-
-    @cached_property
-    def rows(self) -> Tensor:
-        """The color of each output coordinate, of shape (M,)."""
-        return _scattered(self.rows_in_slice, torch.arange(self.of_outputs))
+        return self.of_inputs.places[self.of_outputs.slices]
 
     @cached_property
     def moved(self) -> Tensor:
         """One color of all slices for each direction."""
-        return _spread(self.colors, torch.ones(len(self.colors), dtype=torch.float64))
+        return self.of_inputs.spread(torch.ones(self.size[1], dtype=torch.float64))
 
     @cached_property
     def tangents(self) -> Tensor:
         """The same with weights."""
-        return _spread(self.colors, weights(len(self.colors), 1))
+        return self.of_inputs.spread(weights(self.size[1], 1))
 
     @cached_property
     def weights(self) -> Tensor:
         """The weights of the outputs, of shape (turns, M)."""
-        return torch.stack([weights(len(self.rows), 2 + turn) for turn in range(self.turns)])
+        return torch.stack([weights(self.size[0], 2 + turn) for turn in range(self.turns)])
 
     @cached_property
     def cotangents(self) -> Tensor:
         """The weights of one color for each direction, in turns."""
-        return torch.cat([_spread(self.rows, own) for own in self.weights])
+        return torch.cat([self.of_outputs.spread(own) for own in self.weights])
 
     def of(self, mode: Mode) -> Tensor:
         """Return a direction for each color, in which every slice has a weight."""
@@ -227,11 +241,11 @@ class Colors(Directions):
 
     def count(self, mode: Mode) -> int:
         """Return the number of colors of a side, times that of turns."""
-        return self.of_outputs * self.turns if mode == "reverse" else sum(self.counts)
+        return self.of_outputs.count * self.turns if mode == "reverse" else self.of_inputs.count
 
     def shown(self, products: Tensor, mode: Mode) -> Tensor:
         """Return V J by reverse mode, and the entries of each row by forward mode."""
-        return products if mode == "reverse" else products / weights(len(self.colors), 1)[self.columns]
+        return products if mode == "reverse" else products / weights(self.size[1], 1)[self.columns]
 
     def reached(self, where: Tensor, mode: Mode) -> Tensor:
         """Return the entries of V J that have a marked term."""
@@ -245,42 +259,16 @@ class Colors(Directions):
         """Return the leaves by reverse mode, else one slice of each, as far as sizes and dtypes go."""
         if mode == "reverse":
             return self.inputs
-        pairs = zip(self.inputs, self.counts, strict=True)
+        pairs = zip(self.inputs, self.of_inputs.counts, strict=True)
         return [torch.empty(n // (1 + x.is_complex()), dtype=x.dtype, device="meta") for x, n in pairs]
 
     def _weigh(self, matrix: Tensor, *, sizes: bool = False) -> Tensor:
         """Return V A of shape (R, N), for a matrix A given by its entries in the colors of a row, of shape (M, K)."""
         weights = self.weights.abs() if sizes else self.weights
-        sums = torch.zeros(self.turns, self.of_outputs * self.size[1], dtype=torch.float64)
-        places = (self.rows.unsqueeze(1) * self.size[1] + self.columns).reshape(1, -1).expand(self.turns, -1)
-        return sums.scatter_add_(1, places, (weights.unsqueeze(2) * matrix).flatten(1)).reshape(-1, self.size[1])
-
-    def _by_slice(self, tensors: Tensors, dims: Sequence[Sequence[int | None]]) -> Tensor:
-        """Return the coordinates of some tensors that are in each slice, of shape (slices, coordinates).
-
-        dims: for each tensor its dim along each axis; None: it is in all slices as a whole.
-        """
-        columns, start, sizes = [], 0, [axis.size for axis in self.axes]
-        for tensor, own in zip(tensors, dims, strict=True):
-            count, carried = real_size(tensor), [dim for dim in own if dim is not None]
-            coordinates = torch.arange(start, start + count).view(*tensor.shape, 1 + tensor.is_complex())
-            front = coordinates.movedim(carried, list(range(len(carried))))
-            front = front.reshape(*(1 if dim is None else size for dim, size in zip(own, sizes, strict=True)), -1)
-            columns.append(front.expand(*sizes, -1).reshape(prod(sizes), -1))
-            start += count
-        return torch.cat(columns, 1)
-
-
-def _scattered(places: Tensor, values: Tensor) -> Tensor:
-    """Return a vector with values at places, both of shape (slices, colors). Every place occurs."""
-    scattered = torch.empty(int(places.max()) + 1, dtype=torch.int64)
-    return scattered.scatter_(0, places.flatten(), values.expand(places.shape).flatten())
-
-
-def _spread(rows: Tensor, values: Tensor) -> Tensor:
-    """Return a matrix that has each value in its own column, in the row of its number, and zeros."""
-    spread = torch.zeros(int(rows.max()) + 1, len(rows), dtype=torch.float64)
-    return spread.scatter_(0, rows.unsqueeze(0), values.unsqueeze(0))
+        rows, (_, width) = self.of_outputs.colors.unsqueeze(1), self.size
+        places = (rows * width + self.columns).reshape(1, -1).expand(self.turns, -1)
+        sums = torch.zeros(self.turns, self.of_outputs.count * width, dtype=torch.float64)
+        return sums.scatter_add_(1, places, (weights.unsqueeze(2) * matrix).flatten(1)).reshape(-1, width)
 
 
 def weights(size: int, number: int) -> Tensor:

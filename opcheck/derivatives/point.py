@@ -179,8 +179,8 @@ class Point:
             return Directions(self.size, self.leaves)
         if self.coverage.jacobian == "auto" and all(self.size) and self.has_slices:
             axes = independent_axes(self.at, self.looped_differences, self.unit, self.leaves, self.outputs)
-            colors = Colors(axes, self.size, self.outputs, self.leaves)
-            if axes and self.coverage.allows_compressed(self.size, sum(colors.counts), colors.of_outputs):
+            colors = Colors(axes, self.size, self.outputs, self.leaves) if axes else None
+            if colors and self.coverage.allows_compressed(self.size, colors.of_inputs.count, colors.of_outputs.count):
                 return colors
         return Random(self.size, self.projections)
 

@@ -183,7 +183,7 @@ class Search:
         """
         colors, point = self.colors, self.point
         if self.mode == "reverse":
-            likely = (colors.columns[:, colors.colors[column]] == column).double()
+            likely = (colors.columns[:, colors.of_inputs.colors[column]] == column).double()
             entries = self._moved(_unit(point.size[1], column))
             culprit, error = _narrowed(
                 lambda v: point.product("reverse", v)[column] - v @ entries, colors.cotangents[row], likely, least / 2
@@ -207,7 +207,8 @@ class Search:
     ) -> tuple[Mismatch, tuple[Finding, ...], Pair | None]:
         """Return both Jacobians of the slice of an entry as text, what is wrong with them, and both as they are."""
         point, colors = self.point, self.colors
-        rows, columns = (colors.slices == colors.slices[row]).nonzero().flatten(), colors.columns[row]
+        slices, columns = colors.of_outputs.slices, colors.columns[row]
+        rows = (slices == slices[row]).nonzero().flatten()
         seen = Seen.of(point, self.mode)
         if column not in columns.tolist():
             random = Finding("random", seen.random, worst.output, worst.leaf, {})
