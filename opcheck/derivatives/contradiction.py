@@ -10,11 +10,11 @@ from opcheck.derivatives.autodiff import Mode, Primal
 from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import labels
 from opcheck.derivatives.directions import Random
-from opcheck.derivatives.disagreement import Disagreement, Names, Pair
+from opcheck.derivatives.disagreement import Disagreement, Names
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Request, tried
 from opcheck.derivatives.uncertainty import beyond_bound
-from opcheck.derivatives.wrong_entries import HOW, entry_of, explain, not_linear
+from opcheck.derivatives.wrong_entries import HOW, entry_of, explain, not_linear, pair_of
 
 
 def contradiction(point: Point, mode: Mode, request: Request) -> Disagreement | None:
@@ -47,18 +47,16 @@ def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement |
     For a disagreement that is expected: what it looks like, nobody asks.
     """
     point, mode, numbers = comparison.point, comparison.mode, comparison.numbers
-    numerical, analytical = comparison.numerical.values, comparison.analytical
-    beyond = comparison.numerical.excess(analytical)
-    row, column = divmod(int(beyond.argmax()), max(1, point.size[1]))
-    if not bool(beyond.any()):
+    if not bool(comparison.excess.any()):
         return None
+    row, column = divmod(int(comparison.excess.argmax()), point.size[1])
     slopes, entry = entry_of(point, mode, row, column, numbers.eps)
     right, bend = slopes.jacobian[row, 0], slopes.bend[row, 0]
     bound = numbers.atol + numbers.rtol * right.abs()
     if not abs(entry - right) > 2 * bound or bool(bend.abs() > bound):
         return None
-    pair = Pair(numerical, analytical, beyond, point.outputs, point.leaves, Names.of(point.function, request))
-    return Disagreement("the Jacobians differ", "wrong", pair.mismatch(), (), tuple(pair.worst()))
+    pair = pair_of(comparison, Names.of(point.function, request), comparison.excess)
+    return Disagreement.of_entries(pair.mismatch(), pair.worst())
 
 
 def digits_lost(point: Point, mode: Mode, request: Request) -> Disagreement | None:
@@ -78,8 +76,7 @@ def digits_lost(point: Point, mode: Mode, request: Request) -> Disagreement | No
     worst = float(off[row, column])
     share, where, pair = worst / numerical.largest if numerical.largest else inf, "", None
     if point.extent == "full":
-        names = Names.of(point.function, request)
-        pair = Pair(numerical.values, analytical, off, point.outputs, point.leaves, names)
+        pair = pair_of(comparison, Names.of(point.function, request), off)
         where = f"\n{pair.entry(row, column).describe()}"
     return Disagreement(
         f"low accuracy: off by {worst:.2g}, {share:.1g} of the largest entry; differences show errors "

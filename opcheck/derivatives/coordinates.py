@@ -123,6 +123,12 @@ def located(coordinate: int, tensors: Sequence[Tensor]) -> tuple[int, int]:
     return number, coordinate
 
 
+def place_of(number: int, tensors: Sequence[Tensor]) -> slice:
+    """Return where the coordinates of one of several tensors are."""
+    start = sum(map(real_size, tensors[:number]))
+    return slice(start, start + real_size(tensors[number]))
+
+
 def labels(coordinates: Iterable[int], tensors: Sequence[Tensor], names: Sequence[str] | None = None) -> list[str]:
     """Return the places in some tensors that real coordinates stand for, as text: see `index_text`.
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Primal, Pullback, Pushforward, Sum
-from opcheck.derivatives.coordinates import blocks, index_text, located, parts, real_size, split
+from opcheck.derivatives.coordinates import index_text, located, parts, place_of, real_size, split
 from opcheck.derivatives.request import Request
 
 Kind = Literal["wrong", "refused", "inconclusive", "coarse", "low accuracy"]
@@ -102,14 +102,19 @@ class Disagreement:
     cause: Exception | None = None
     """The exception that the function raises where it should not."""
 
-    def shown(self) -> str:
-        """Return the Jacobians around the worst entry, further entries and what the mistake looks like, as lines."""
-        lines = [self.mismatch.describe() if self.mismatch else self.text]
-        lines += ["less than atol, but more than rtol and the error of the differences account for"] * self.below_atol
-        others = [entry for entry in self.worst[1:] if isfinite(entry.numerical) and isfinite(entry.analytical)]
+    @classmethod
+    def of_entries(
+        cls, mismatch: Mismatch | None, worst: Sequence[Entry], findings: Sequence[Finding] = (),
+        pair: Pair | None = None, *, below_atol: bool = False,
+    ) -> Disagreement:  # fmt: skip
+        """Return that entries of two Jacobians differ: where, and what the mistake looks like, as lines of text."""
+        lines = ["the Jacobians differ" if mismatch is None else mismatch.describe()]
+        lines += ["less than atol, but more than rtol and the error of the differences account for"] * below_atol
+        others = [entry for entry in worst[1:] if isfinite(entry.numerical) and isfinite(entry.analytical)]
         lines += [f"also: {entry.describe()}" for entry in others]  # a place that is NaN says what all say
-        lines += [f"it looks like this: {finding.text}" for finding in self.findings if finding.kind != "unlike"]
-        return "\n".join(lines)
+        lines += [f"it looks like this: {finding.text}" for finding in findings if finding.kind != "unlike"]
+        text = "\n".join(lines)
+        return cls(text, "wrong", mismatch, tuple(findings), tuple(worst), pair, below_atol=below_atol)
 
 
 def output_label(output: int, name: str) -> str:
@@ -178,6 +183,11 @@ class Pair:
     """What to call the rows of a slice of a Jacobian, as in `[7, 2]`; empty: they are indices in `outputs`."""
     column_labels: Sequence[str] = ()
 
+    def block(self, i: int, j: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return both Jacobians of an output by a leaf, and the excess of their entries."""
+        rows, columns = place_of(i, self.outputs), place_of(j, self.leaves)
+        return self.numerical[rows, columns], self.analytical[rows, columns], self.excess[rows, columns]
+
     def worst(self, most: int = 5) -> list[Entry]:
         """Return the entries that exceed their tolerance most. Of an element of a complex leaf it is the worse part."""
         ranked = self._ranked.flatten()
@@ -190,8 +200,7 @@ class Pair:
             return None
         row, column = divmod(int(self._ranked.argmax()), self.excess.shape[1])
         (i, own_row), (j, own_column) = located(row, self.outputs), located(column, self.leaves)
-        matrices = self.numerical, self.analytical, self.excess
-        n, a, excess = (blocks(matrix, self.outputs, self.leaves)[i][j] for matrix in matrices)
+        n, a, excess = self.block(i, j)
         return Mismatch(
             self.entry(row, column), own_row, own_column, int((excess > 0).sum()), n.numel(),
             _window(n, a, own_row, own_column),

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.coordinates import blocks, split
+from opcheck.derivatives.coordinates import split
 from opcheck.derivatives.disagreement import Entry, Pair
 from opcheck.derivatives.tolerances import Numbers
 
@@ -72,15 +72,13 @@ class Block:
 
 def blocks_of(pair: Pair, numbers: Numbers) -> Iterator[Block]:
     """Yield the blocks of two Jacobians, row by row."""
-    # The same infinity on both sides is agreement.
-    same = pair.analytical.isinf() & (pair.analytical == pair.numerical)
-    matrices = pair.numerical.masked_fill(same, 0), pair.analytical.masked_fill(same, 0), pair.excess > 0
-    n, a, wrong = (blocks(matrix, pair.outputs, pair.leaves) for matrix in matrices)
     for i, output in enumerate(pair.outputs):
         for j, leaf in enumerate(pair.leaves):
+            n, a, excess = pair.block(i, j)
+            same = a.isinf() & (a == n)  # the same infinity on both sides is agreement
             shape = (output.numel(), 1 + output.is_complex(), leaf.numel(), 1 + leaf.is_complex())
-            entries = n[i][j].reshape(shape), a[i][j].reshape(shape), wrong[i][j].reshape(shape).any(3)
-            yield Block(i, j, output, leaf, *entries, numbers, (pair.names.outputs[i], pair.names.leaves[j]))
+            n, a, wrong = (x.reshape(shape) for x in (n.masked_fill(same, 0), a.masked_fill(same, 0), excess > 0))
+            yield Block(i, j, output, leaf, n, a, wrong.any(3), numbers, (pair.names.outputs[i], pair.names.leaves[j]))
 
 
 def moduli(entries: Tensor) -> Tensor:

@@ -85,15 +85,14 @@ def _at_kink(entries: Comparison, names: Names) -> Disagreement:
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
     away = f"\nmove the sample away from {', '.join(places)}{more}" if places else ""
     text = KINK.format("here, and no derivative" if places else "near here") + away
-    mismatch = _pair(entries, names).mismatch() if point.extent == "full" else None
+    mismatch = pair_of(entries, names).mismatch() if point.extent == "full" else None
     return Disagreement(text, "inconclusive", mismatch, agrees=not bool(entries.wrong.any()))
 
 
-def _pair(entries: Comparison, names: Names) -> Pair:
-    return Pair(
-        entries.numerical.values, entries.analytical, entries.beyond, entries.point.outputs,
-        entries.point.leaves, names,
-    )  # fmt: skip
+def pair_of(entries: Comparison, names: Names, excess: Tensor | None = None) -> Pair:
+    """Return both Jacobians of a comparison. excess: by how much entries are wrong, if something else counts."""
+    point, excess = entries.point, entries.beyond if excess is None else excess
+    return Pair(entries.numerical.values, entries.analytical, excess, point.outputs, point.leaves, names)
 
 
 def _numbers_to_diagnose(entries: Comparison) -> Numbers:
@@ -104,18 +103,9 @@ def _numbers_to_diagnose(entries: Comparison) -> Numbers:
 
 
 def _of_whole(entries: Comparison, names: Names) -> Disagreement:
-    pair = _pair(entries, names)
-    findings = tuple(diagnose(pair, _numbers_to_diagnose(entries), Seen.of(entries.point, entries.mode)))
-    return _shown(entries, pair.mismatch(), findings, pair.worst(), pair)
-
-
-def _shown(
-    entries: Comparison, mismatch: Mismatch | None, findings: tuple[Finding, ...], worst: Sequence[Entry],
-    pair: Pair | None,
-) -> Disagreement:  # fmt: skip
-    text, below_atol = "the Jacobians differ", entries.below_atol
-    result = Disagreement(text, "wrong", mismatch, findings, tuple(worst), pair, below_atol=below_atol)
-    return replace(result, text=result.shown())
+    pair = pair_of(entries, names)
+    findings = diagnose(pair, _numbers_to_diagnose(entries), Seen.of(entries.point, entries.mode))
+    return Disagreement.of_entries(pair.mismatch(), pair.worst(), findings, pair, below_atol=entries.below_atol)
 
 
 def _of_products(entries: Comparison, names: Names) -> Disagreement:
@@ -158,7 +148,8 @@ def _of_slices(entries: Comparison, colors: Colors, names: Names) -> Disagreemen
     mismatch, findings, pair = search.around(*place, worst[0], _numbers_to_diagnose(entries))
     columns = colors.columns_of(entries.mode)
     own = entries.wrong[:, [located(n, columns)[0] == worst[0].leaf for n in range(width)]]
-    return _shown(entries, replace(mismatch, wrong=int(own.sum()), entries=own.numel()), findings, worst, pair)
+    mismatch = replace(mismatch, wrong=int(own.sum()), entries=own.numel())
+    return Disagreement.of_entries(mismatch, worst, findings, pair, below_atol=entries.below_atol)
 
 
 def _one_of_each(entries: Iterable[Entry]) -> list[Entry]:
@@ -204,7 +195,7 @@ class Search:
 
     def around(
         self, row: int, column: int, worst: Entry, numbers: Numbers
-    ) -> tuple[Mismatch, tuple[Finding, ...], Pair | None]:
+    ) -> tuple[Mismatch, list[Finding], Pair | None]:
         """Return both Jacobians of the slice of an entry as text, what is wrong with them, and both as they are."""
         point, colors = self.point, self.colors
         slices, columns = colors.of_outputs.slices, colors.columns[row]
@@ -212,7 +203,7 @@ class Search:
         seen = Seen.of(point, self.mode)
         if column not in columns.tolist():
             random = Finding("random", seen.random, worst.output, worst.leaf, {})
-            return Mismatch(worst, 0, 0, 1, 1, LEAK), (random,) * bool(seen.random), None
+            return Mismatch(worst, 0, 0, 1, 1, LEAK), [random] * bool(seen.random), None
         n = point.numerical(self.step, looped=True).jacobian[rows]
         if self.mode == "reverse":
             a = point.products("reverse", _units(point.size[0], rows))[:, columns]
@@ -229,7 +220,7 @@ class Search:
         mismatch = pair.mismatch()
         assert mismatch is not None
         findings = [finding for finding in diagnose(pair, numbers, seen) if finding.kind in OF_ONE]
-        return replace(mismatch, worst=worst), tuple(findings), pair
+        return replace(mismatch, worst=worst), findings, pair
 
     def _moved(self, direction: Tensor) -> Tensor:
         """Return the central difference along a direction, of shape (M,)."""

@@ -123,7 +123,7 @@ def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
     title = f"{kind.name}: {random or _headline(kind.name, kind.claim)}"
     if any(finding.kind == "nan" for finding in contradiction.findings):
         title += f": {contradiction.worst[0].describe()}" if contradiction.worst else ""
-    lines = [contradiction.shown(), allowed, *([] if subject.function.stands_in else [REMEDY])]
+    lines = [contradiction.text, allowed, *([] if subject.function.stands_in else [REMEDY])]
     return fails(title, "\n".join(lines), **_fields(contradiction.mismatch, contradiction))
 
 
