@@ -1,6 +1,6 @@
 """Changes opcheck's own code, one small change at a time, and says which changes no test notices.
 
-    python tools/mutate.py opcheck/derivatives/contradiction.py
+    python tools/mutate.py opcheck/derivatives/jacobians.py
     python tools/mutate.py opcheck/checks/*.py --sample 10 --seed 1 --minutes 20
 
 A changed module (a mutant) lives in a copy of the package; the working tree stays as it is. Its tests run in a fork of
@@ -190,7 +190,7 @@ def _with(node: ast.expr, **changes: Any) -> ast.expr:
 BESIDES = {
     "autodiff": ("jacobians",),
     "objection": ("objections", "verdicts"),
-    "contradiction": ("projected", "guards"),
+    "jacobians": ("compare", "projected", "guards"),
     "coordinates": ("shared_memory", "projected"),
     "disagreement": ("diagnosis",),
     "dtypes": ("too_large",),

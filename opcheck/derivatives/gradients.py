@@ -86,11 +86,11 @@ def _is_for_zeros(derivative: Tensor, zeroed: Tensor, point: Point, mode: Mode) 
     rounding = 1e4 * point.unit
     if not bool(zeroed.any()):  # whatever the formula makes of zeros (0 * inf, say)
         return same(derivative, torch.zeros_like(derivative), rounding, rounding)
-    expected = _contradicting(derivative, point, mode, zeroed, rounding, rounding)
+    expected = _instead_of(derivative, point, mode, zeroed, rounding, rounding)
     return expected is None or is_cancellation(derivative, expected, point.by_jacobian(mode, zeroed), point)
 
 
-def _contradicting(got: Tensor, point: Point, mode: Mode, vectors: Tensor, rtol: float, atol: float) -> Tensor | None:
+def _instead_of(got: Tensor, point: Point, mode: Mode, vectors: Tensor, rtol: float, atol: float) -> Tensor | None:
     """Return the derivative for some vectors by ordinary calls, if `got` is another one; else None.
 
     The Jacobian is asked first. A derivative that is random tells nothing: two ordinary calls differ as well.
@@ -141,7 +141,7 @@ def memory_of_cotangents(
         gradient = vector(vjp(outputs, point.leaves, special))
         if memory.keeps and same(gradient, point.product("reverse"), rounding, rounding):
             continue
-        plain = _contradicting(gradient, point, "reverse", values, rounding, rounding)
+        plain = _instead_of(gradient, point, "reverse", values, rounding, rounding)
         if plain is None:
             continue
         off = (gradient - plain).abs().nan_to_num(nan=float("inf"))
@@ -220,7 +220,7 @@ def _batching(point: Point, mode: Mode, directions: Tensor, what: str) -> Disagr
     batched = tried(lambda: point.vmapped(mode, directions))
     if isinstance(batched, Exception):
         return Disagreement(f"While computing batched gradients, got: {message_of(batched)}", "refused")
-    expected = _contradicting(batched, point, mode, directions, 1e-5, 1e-8)
+    expected = _instead_of(batched, point, mode, directions, 1e-5, 1e-8)
     if expected is None:
         return None
     off = float((batched - expected).abs().max())

@@ -10,7 +10,6 @@ from opcheck.derivatives import by_torch
 from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.by_torch import CannotAsk
 from opcheck.derivatives.comparison import Comparison
-from opcheck.derivatives.contradiction import contradiction, digits_lost
 from opcheck.derivatives.coordinates import same
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.gradients import (
@@ -22,6 +21,7 @@ from opcheck.derivatives.gradients import (
     undefined_cotangents,
     undefined_vectors,
 )
+from opcheck.derivatives.jacobians import compare, digits_lost
 from opcheck.derivatives.point import Point, Step
 from opcheck.derivatives.request import Extent, Request
 from opcheck.derivatives.sparse import DependsOnPattern, are_movable, of_elements
@@ -100,7 +100,7 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
                 return None
             if request.expected and one.is_far_off:  # ordinary calls: no confirmation is needed
                 return Disagreement("the derivatives along a random direction differ")
-        disagreement = contradiction(derivative, mode, request)
+        disagreement = compare(derivative, mode, request)
         return (
             memory_of_cotangents(derivative, request) if disagreement is None and name == "backward" else disagreement
         )
@@ -143,7 +143,7 @@ def _is_of_pullback(name: str) -> bool:
 def lost_digits(name: str, request: Request, point: Point) -> Disagreement | None:
     """Return why a Jacobian is wrong, or has fewer digits than arithmetic in its dtype allows; None if neither."""
     derivative, mode = jacobian_of(name, point)
-    return contradiction(derivative, mode, request) or digits_lost(derivative, mode, request)
+    return compare(derivative, mode, request) or digits_lost(derivative, mode, request)
 
 
 def lets_wrong_sign_pass(name: str, request: Request, point: Point) -> bool:
@@ -162,14 +162,14 @@ def _of_pullback(point: Point, request: Request, mode: Mode) -> Disagreement | N
     """Compare the Jacobians of the pullback, for contiguous and non-contiguous cotangents."""
     first, *others = request.non_contiguous if request.grad_outputs is None else (False,)
     derivative = point.derived("rev with gaps" if first else "rev")
-    disagreement = contradiction(derivative, mode, request)
+    disagreement = compare(derivative, mode, request)
     if disagreement or mode == "forward":
         return disagreement
     for _ in others:
         # The whole Jacobian is known to be right: that it is the same one, a random direction tells.
         again = point.derived("rev with gaps")
         if not _agree(derivative, again):
-            disagreement = contradiction(again, mode, request)
+            disagreement = compare(again, mode, request)
             if disagreement:
                 return disagreement
     return undefined_cotangents(derivative, request) if request.undefined_grad else None

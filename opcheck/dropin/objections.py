@@ -16,7 +16,6 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.autodiff import Mode, vjp
 from opcheck.derivatives.by_torch import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
-from opcheck.derivatives.contradiction import contradiction, digits_lost
 from opcheck.derivatives.coordinates import blocks, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Disagreement
@@ -27,6 +26,7 @@ from opcheck.derivatives.gradients import (
     undefined_cotangents,
     undefined_tangents,
 )
+from opcheck.derivatives.jacobians import compare, digits_lost
 from opcheck.derivatives.objection import OF_GRADIENTS
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Request
@@ -93,7 +93,7 @@ def _begin_with(sentence: str, disagreement: Disagreement) -> Disagreement:
 
 
 def _jacobian(point: Point, request: Request, mode: Mode) -> Disagreement | None:
-    disagreement = contradiction(point, mode, request) or digits_lost(point, mode, request)
+    disagreement = compare(point, mode, request) or digits_lost(point, mode, request)
     if disagreement is None or is_remark(disagreement) or NOT_LINEAR[mode] in disagreement.text:  # torch passes these
         return disagreement
     return _begin_with(_place(point, request, mode, disagreement), disagreement)

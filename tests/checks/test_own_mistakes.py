@@ -11,7 +11,7 @@ SAMPLES = "samples = [{ args = [{ shape = [2, 3] }] }]"
         ("needs_input_grad", "opcheck.checks.behavior.needs_input_grad.parts"),
         ("derived", "opcheck.checks.looks.memory_of_cotangents"),
         ("derived", "opcheck.checks.looks.perf_counter"),
-        ("backward", "opcheck.derivatives.contradiction.Comparison"),
+        ("backward", "opcheck.derivatives.jacobians.Comparison"),
     ],
 )
 def test_it_is_an_error_that_says_so(verdict_of, monkeypatch, check, missing):

@@ -69,11 +69,11 @@ def test_letters_beyond_ascii_move_no_change(mutate):
 
 
 def test_tests_are_those_of_the_same_name_and_then_those_of_the_folder(mutate):
-    near, all_of_them = mutate.stages("opcheck/derivatives/contradiction.py")
-    assert near[0] == "tests/derivatives/test_contradiction.py"
+    near, all_of_them = mutate.stages("opcheck/derivatives/jacobians.py")
+    assert near[0] == "tests/derivatives/test_jacobians.py"
     assert "tests/derivatives/test_projected.py" in near
     assert all_of_them[0] == "tests/derivatives"
-    assert mutate.stages("opcheck/derivatives/contradiction.py", near=True) == [near]
+    assert mutate.stages("opcheck/derivatives/jacobians.py", near=True) == [near]
     for stem, others in mutate.BESIDES.items():
         parts = ("derivatives", "checks", "running")
         (folder, *_) = [part for part in parts if [*(mutate.ROOT / "opcheck" / part).rglob(f"{stem}.py")]]

@@ -17,7 +17,7 @@ from opcheck.derivatives.uncertainty import beyond_bound
 from opcheck.derivatives.wrong_entries import HOW, entry_of, explain, not_linear, pair_of
 
 
-def contradiction(point: Point, mode: Mode, request: Request) -> Disagreement | None:
+def compare(point: Point, mode: Mode, request: Request) -> Disagreement | None:
     """Return where the Jacobian by a mode contradicts the numerical one, or None if it does not."""
     numbers = request.numbers
     first = Comparison.of(point, mode, numbers)
@@ -34,7 +34,7 @@ def contradiction(point: Point, mode: Mode, request: Request) -> Disagreement | 
         disagreement = explain(looped, request)
         if disagreement is None:  # no entry is at fault: the function is not independent along the axes that were found
             point.turn_to(Random(point.size, point.coverage.projections))
-            return contradiction(point, mode, request)
+            return compare(point, mode, request)
         return disagreement
     if looped.nonlinear:
         return not_linear(point, mode, f"off by up to {looped.nonlinear:.4g} for a sum of them")
