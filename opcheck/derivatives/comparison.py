@@ -102,7 +102,7 @@ class Comparison:
         if not off <= least and off <= atol:  # a sum of many numbers has more rounding
             rounding = numerical.fine.rounding(self.point.unit)
             off = float(self.difference.abs_().sub_(rounding, alpha=CERTAIN).max())
-        return off <= least and self.derivative.holds(1e4 * self.point.unit) and self.slopes.most_bend <= atol
+        return off <= least and self.derivative.holds(self.point.rounding) and self.slopes.most_bend <= atol
 
     @property
     def holds_closely(self) -> bool:
@@ -252,7 +252,7 @@ class Comparison:
     def nonlinear(self) -> float:
         """By how much the derivative for a sum of directions is not the sum of those for each; 0 if it is."""
         derivative, mix = self.derivative, self.directions.mix(self.mode).abs()
-        if derivative.holds(1e4 * self.point.unit):
+        if derivative.holds(self.point.rounding):
             return 0.0
         off = (derivative.predicted - derivative.ordinary).abs()
         rows = derivative.jacobian if self.mode == "reverse" else derivative.jacobian.T

@@ -76,10 +76,9 @@ def _random(point: Point, mode: Mode) -> str:
         steps.append((called, partial(_value, function, leaves)))
     derivative = partial(point.product, mode, probe(point.size[0 if mode == "reverse" else 1]))
     steps.append(("the backward pass" if mode == "reverse" else "the jvp", derivative))
-    rounding = 1e4 * point.unit
     for number, (called, call) in enumerate(steps):
         first, again = call(), call()
-        if not same(first, again, rounding, rounding):
+        if not same(first, again, point.rounding, point.rounding):
             return f"{called} is random: {RANDOM.format(largest_difference(first, again))}{RESEED[number == 0]}"
     return ""
 

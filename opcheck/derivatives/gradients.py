@@ -83,7 +83,7 @@ def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
 
 def _is_for_zeros(derivative: Tensor, zeroed: Tensor, point: Point, mode: Mode) -> bool:
     """Tell whether a derivative without some vectors is the one for `zeroed`, which has zeros in their place."""
-    rounding = 1e4 * point.unit
+    rounding = point.rounding
     if not bool(zeroed.any()):  # whatever the formula makes of zeros (0 * inf, say)
         return same(derivative, torch.zeros_like(derivative), rounding, rounding)
     expected = _instead_of(derivative, point, mode, zeroed, rounding, rounding)
@@ -134,7 +134,7 @@ def memory_of_cotangents(
         return None
     outputs = point.graph()
     cotangents = tensors_of(probe(point.size[0]), outputs)
-    rounding = 1e4 * point.unit if rounding is None else rounding
+    rounding = point.rounding if rounding is None else rounding
     for name, memory in own.items():
         special = tuple(map(memory.make, cotangents))
         values = vector(special)  # before somebody writes to it

@@ -177,6 +177,5 @@ def _of_pullback(point: Point, request: Request, mode: Mode) -> Disagreement | N
 
 def _agree(one: Point, other: Point) -> bool:
     got, expected, values = other.product("reverse"), one.product("reverse"), one.value
-    rounding = 1e4 * one.unit
-    size = float(one.analytical("reverse").jacobian.abs().sum())
+    rounding, size = one.rounding, float(one.analytical("reverse").jacobian.abs().sum())
     return same(values, other.value, rounding, rounding) and same(got, expected, rounding, rounding * size)

@@ -24,6 +24,7 @@ from opcheck.derivatives.differences import Differences, batched, differences, l
 from opcheck.derivatives.directions import Colors, Directions, Random
 from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.request import AUTO, Coverage, Extent, Request, tried
+from opcheck.derivatives.uncertainty import ROUNDED
 from opcheck.strides import with_gaps
 
 LARGE = 4096
@@ -48,14 +49,9 @@ class Analytical:
     batched: bool = False
     """Whether one batch has given all of them."""
 
-    @cached_property
-    def deviation(self) -> float:
-        """The largest difference between the two sums."""
-        return largest_difference(self.predicted, self.ordinary)
-
     def holds(self, rounding: float) -> bool:
         """Tell whether the ordinary call agrees with the Jacobian, up to a relative rounding error."""
-        if self.deviation <= rounding:  # as almost always; NaN is looked at below
+        if largest_difference(self.predicted, self.ordinary) <= rounding:  # as almost always; NaN is looked at below
             return True
         scale = float(torch.linalg.vector_norm(self.jacobian, float("inf"))) if self.jacobian.numel() else 1.0
         allowed = rounding * (scale * max(self.jacobian.shape) if isfinite(scale) else 1.0)
@@ -201,6 +197,11 @@ class Point:
         return max((torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point() or t.is_complex()), default=0.0)
 
     @property
+    def rounding(self) -> float:
+        """By how much two ways to the same derivative may differ, relative to its size."""
+        return ROUNDED * self.unit
+
+    @property
     def extent(self) -> Extent:
         """How much of the Jacobian is compared."""
         return self.directions.extent
@@ -295,7 +296,7 @@ class Point:
                 rows = tried(lambda: self.vmapped(mode, along), in_any_memory=True)
                 if isinstance(rows, Tensor):
                     known = Analytical(rows, mix @ rows, ordinary, batched=True)
-            if known is None or not known.holds(1e4 * self.unit):
+            if known is None or not known.holds(self.rounding):
                 rows = self.products(mode, along)
                 known = Analytical(rows, mix @ rows, ordinary)
         if mode == "forward":
