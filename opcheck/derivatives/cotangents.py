@@ -77,9 +77,3 @@ def subsets(count: int) -> Iterator[tuple[int, ...]]:
         yield from ((index,) for index in every)
     if count > 2:
         yield from (tuple(k for k in every if k != index) for index in every)
-
-
-def steps(along: Tensor, step: float) -> Tensor:
-    """Return the steps of central differences as rows: h u for each direction u, then -h u, then zeros."""
-    above = along * step
-    return torch.cat([above, -above, torch.zeros(1, along.shape[1], dtype=torch.float64)])

@@ -84,8 +84,14 @@ def differences(values: Tensor, step: float) -> Differences:
     return Differences(values[:count], values[-1], values[count:-1], step)
 
 
+def stencil(point: Tensor, along: Tensor, step: float) -> Tensor:
+    """Return x + h u for each direction u of shape (K, N), then x - h u, and x, as rows."""
+    steps = along * step
+    return point + torch.cat([steps, -steps, torch.zeros(1, len(point), dtype=torch.float64)])
+
+
 def stencil_points(point: Tensor, along: Tensor, step: float, *, with_base: bool = True) -> Iterator[Tensor]:
-    """Yield x + h u for each direction u of shape (K, N), x - h u, and x, in memory that is used again."""
+    """Yield the rows of a stencil, in memory that is used again."""
     moved = torch.empty_like(point)
     for own in (step, -step):
         for direction in along:

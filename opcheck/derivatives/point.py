@@ -19,8 +19,8 @@ from torch import Tensor
 from opcheck.derivatives import autodiff
 from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, Tensors, of_primal, pushforward
 from opcheck.derivatives.coordinates import largest_difference, same, tensors_of, vector
-from opcheck.derivatives.cotangents import probe, steps, vectors_like
-from opcheck.derivatives.differences import Differences, batched, differences, looped, stencil_points
+from opcheck.derivatives.cotangents import probe, vectors_like
+from opcheck.derivatives.differences import Differences, batched, differences, looped, stencil, stencil_points
 from opcheck.derivatives.directions import Colors, Directions, Random
 from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.request import AUTO, Coverage, Extent, Request, tried
@@ -259,7 +259,7 @@ class Point:
         """Return the differences for directions of shape (K, N) from a batch; None if there is none to rely on."""
         if not all(self.size):  # an empty Jacobian needs no batch
             return None
-        points = self.coordinates + steps(along, step)
+        points = stencil(self.coordinates, along, step)
 
         @torch.no_grad()
         def in_a_batch() -> Differences:

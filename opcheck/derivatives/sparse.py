@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Mode, Primal, layers, of_primal, tangent_of
-from opcheck.derivatives.cotangents import steps
-from opcheck.derivatives.differences import Differences, differences, looped
+from opcheck.derivatives.differences import Differences, differences, looped, stencil
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Function, Request, surrogate_of
 
@@ -250,7 +249,7 @@ class OfSparse(Point):
         assert isinstance(primal, Primal)
         assert isinstance(primal.function, OfElements)
         own = primal.function
-        points = self.coordinates + steps(along, step)
+        points = stencil(self.coordinates, along, step)
         if not own.masked:
             own.expect_same_shapes()
             function = of_primal(self.surrogate, lambda primal: replace(primal, function=own.everywhere))

@@ -6,8 +6,8 @@ from operators.closed_forms import leaf, numbers, real_jacobian
 
 from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.coordinates import vector
-from opcheck.derivatives.cotangents import directions, probe, steps
-from opcheck.derivatives.differences import batched, differences, looped
+from opcheck.derivatives.cotangents import directions, probe
+from opcheck.derivatives.differences import batched, differences, looped, stencil
 from opcheck.derivatives.uncertainty import error_estimate, kinks
 
 REAL, COMPLEX = torch.float64, torch.complex128
@@ -17,7 +17,7 @@ BATCHES = pytest.mark.parametrize("batch", [0, 1, 4, 1000])
 
 def of(function, *leaves, step=STEP, batch=1000, count=None):
     outputs = function(*leaves)
-    points = vector(leaves) + steps(directions(len(vector(leaves)), count), step)
+    points = stencil(vector(leaves), directions(len(vector(leaves)), count), step)
     primal = Primal(function, tuple(range(len(outputs))))
     one_by_one = batch == 0
     return differences(
@@ -208,7 +208,13 @@ def test_random_directions_leave_the_generator_of_the_function_alone():
 
 
 def test_a_stencil_is_a_step_up_and_a_step_down_along_each_direction_and_no_step():
-    assert steps(directions(2), 0.5).tolist() == [[0.5, 0], [0, 0.5], [-0.5, 0], [0, -0.5], [0, 0]]
+    assert stencil(torch.zeros(2, dtype=REAL), directions(2), 0.5).tolist() == [
+        [0.5, 0],
+        [0, 0.5],
+        [-0.5, 0],
+        [0, -0.5],
+        [0, 0],
+    ]
 
 
 @pytest.mark.parametrize("side", [-1, 1])

@@ -8,7 +8,8 @@ from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.coordinates import rows_of, tensors_of, vector
-from opcheck.derivatives.cotangents import directions, probe, steps
+from opcheck.derivatives.cotangents import directions, probe
+from opcheck.derivatives.differences import stencil
 from opcheck.derivatives.objection import objection
 from opcheck.derivatives.tolerances import DOUBLE
 
@@ -78,7 +79,8 @@ def test_a_function_that_writes_to_what_it_is_given_spoils_no_other(spoiler, cov
 
 def test_directions_are_made_anew_whenever_they_are_asked_for():
     for make in (
-        lambda: probe(5), lambda: directions(5), lambda: directions(5, 3), lambda: steps(directions(5), 0.5),
+        lambda: probe(5), lambda: directions(5), lambda: directions(5, 3),
+        lambda: stencil(torch.zeros(5), directions(5), 0.5),
     ):  # fmt: skip
         before = make().clone()
         make().fill_(7)
