@@ -67,10 +67,6 @@ class Settings(Located):
         """The folder that paths are relative to."""
         return self._root or Path.cwd()
 
-    def conditions(self, engine: str | None = None, derive: str | None = None) -> dict[str, str]:
-        """Return what expectations may depend on beside the case. What is passed comes before the settings."""
-        return {"engine": engine or self.engine, "derive": derive or self.derive}
-
     @property
     def limits(self) -> Limits:
         """The limits that specs must keep to."""

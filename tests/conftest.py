@@ -79,8 +79,9 @@ def outcomes(tmp_path: Path) -> Outcomes:
         path = tmp_path / "spec.toml"
         path.write_text(text)
         settings = Settings(modules=("torch", "operators"))
-        cases = plan(load([path], settings), [profiles()["cpu"]], Selection(**selection), seed)
         session = RunSession(settings, **(overrides or {}))
+        wanted = Selection(**selection, engine=session.engine)
+        cases = plan(load([path], settings), [profiles()["cpu"]], wanted, seed)
         return {case.id: run(case, session) for case in cases}
 
     return run_spec

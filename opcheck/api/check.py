@@ -157,7 +157,7 @@ def check(
     if isinstance(function, torch.nn.Module) and not isinstance(function, torch.jit.ScriptModule):
         function = module_call(function)
     operator = operator_of(function, args, kwargs, {} if supports is None else supports, several(dtypes), place)
-    chosen = tuple(map(str, several(checks)))
+    chosen = Selection(checks=tuple(map(str, several(checks))), engine=settings.engine)
     number = seed_of(seed, settings)
     cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
     if any(action == "error" for action, *_ in warnings.filters):
@@ -190,15 +190,15 @@ def _refuse(function: Any, names: Iterable[str]) -> None:
             raise ValueError(f"{what}: use a lambda to bind the one of the function")
 
 
-def _planned(operator: Operator, device: DeviceProfile, checks: tuple[str, ...], seed: int) -> list[Case]:
+def _planned(operator: Operator, device: DeviceProfile, selection: Selection, seed: int) -> list[Case]:
     """Return the cases of a call. Raises ValueError for a check that does not exist, or has no case."""
-    library, selection = Library((operator,)), Selection(checks=checks)
+    library = Library((operator,))
     mistakes = selection.mistakes(library)
     if mistakes:
         raise ValueError("\n".join(mistakes))
     cases = plan(library, [device], selection, seed)
     claims = operator.on(device).supports
-    for name in checks:
+    for name in selection.checks:
         if not any(case.check == name for case in cases):
             gone = [need for need in check_kinds()[name].needs if not getattr(claims, need)]
             why = f"supports disclaims {', '.join(gone)}" if gone else "it does not apply to these arguments"

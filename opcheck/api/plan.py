@@ -97,7 +97,9 @@ def plan(
         torch.sin[inplace]::backward[cpu-complex128]
     """
     settings = settings_of(project)
-    selection = Selection(several(operator), several(check), several(dtype), several(tag), settings.derive)
+    selection = Selection(
+        several(operator), several(check), several(dtype), several(tag), settings.derive, settings.engine
+    )
     mistakes = selection.mistakes(library)
     if mistakes:
         raise ValueError("\n".join(mistakes))

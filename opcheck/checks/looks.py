@@ -29,7 +29,7 @@ from opcheck.derivatives.differences import looped
 from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.objection import derivative_named
 from opcheck.derivatives.point import Point
-from opcheck.planning.expectations import expectations_about, holding_in, is_about
+from opcheck.planning.expectations import is_about
 from opcheck.samples.derive import Change, Derived, Keywords, derived, in_turn, keeps_ties, lengthened, room_of
 from opcheck.samples.realize import parameter_elements
 from opcheck.samples.results import with_gradient
@@ -151,8 +151,8 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes
 
 def _alone(context: Context, sample: Sample, ways: Collection[Way], thorough: bool) -> Collection[Way]:
     """Return the ways in which a sample varies whatever the others do."""
-    known = [expect for check in ("derived", *FIRST) for expect in expectations_about(context.case, check)]
-    if thorough or any(is_about(expect, sample.name) for expect in holding_in(known, context.conditions)):
+    known = [expect for check in ("derived", *FIRST) for expect in context.case.expectations_about(check)]
+    if thorough or any(is_about(expect, sample.name) for expect in known):
         return ways
     return [way for way in ways if way == "keyword"]
 

@@ -181,14 +181,9 @@ class Context:
         return Coverage(own or self.settings.jacobian, memory=memory)
 
     @property
-    def conditions(self) -> dict[str, str]:
-        """What expectations may depend on beside the case."""
-        return self.settings.conditions("torch" if self.by_torch else "batched", self.overrides.get("derive"))
-
-    @property
     def derive(self) -> str:
         """How many samples are derived from each written one."""
-        return self.conditions["derive"]
+        return str(self.overrides.get("derive") or self.settings.derive)
 
     @property
     def is_thorough(self) -> bool:

@@ -118,10 +118,11 @@ def one_device(options: argparse.Namespace, settings: Settings, what: str) -> De
 def selection(options: argparse.Namespace, settings: Settings, library: Library) -> Selection:
     """Return the selection of a command. Raises RequestError for unknown names."""
     derive = getattr(options, "derive", None) or settings.derive
+    engine = getattr(options, "engine", None) or settings.engine
     operators, checks, dtypes, tags = (
         separated(getattr(options, key)) for key in ("operator", "check", "dtype", "tag")
     )
-    chosen = Selection(operators, checks, dtypes, tags, derive)
+    chosen = Selection(operators, checks, dtypes, tags, derive, engine)
     mistakes = chosen.mistakes(library)
     if mistakes:
         raise RequestError(mistakes)

@@ -128,7 +128,8 @@ def planned(draft: Draft, session: RunSession, device: DeviceProfile) -> Sequenc
         file.write_text(draft.toml(), encoding="utf-8")
         library = load([file], settings)
     session.prepare(library, [device])
-    cases = plan(library, [device], Selection(derive=settings.derive), settings.seed)
+    wanted = Selection(derive=settings.derive, engine=settings.engine)
+    cases = plan(library, [device], wanted, settings.seed)
     return sorted(cases, key=lambda case: FIRST.index(case.check) if case.check in FIRST else len(FIRST))
 
 

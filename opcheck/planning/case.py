@@ -37,8 +37,8 @@ class Case:
     """The name of the dtype, as in `float64`."""
     claims: DeviceClaims = field(repr=False)
     """What the spec claims on the device."""
-    expectations: tuple[Expect, ...] = field(default=(), repr=False)
-    """The known failures that are about this case."""
+    known: tuple[Expect, ...] = field(default=(), repr=False)
+    """The known failures of the operator on the device, whatever cases they are about."""
 
     base_seed: int = 0
     """The number given by `--seed`."""
@@ -62,6 +62,16 @@ class Case:
     def check(self) -> str:
         """The name of the check."""
         return self.kind.name
+
+    @cached_property
+    def expectations(self) -> tuple[Expect, ...]:
+        """The known failures that are about this case."""
+        return self.expectations_about(self.check)
+
+    def expectations_about(self, check: str) -> tuple[Expect, ...]:
+        """Return the known failures that are about a check, of the same variant, on the device and in the dtype."""
+        own = {"check": check, "variant": self.variant.kind, "device": self.device.name, "dtype": self.dtype}
+        return tuple(expect for expect in self.known if expect.when.matches(**own))
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from opcheck.planning.case import Case
-from opcheck.planning.selection import is_named
+from opcheck.planning.selection import Selection, is_named
 from opcheck.spec.claims import Expect
 from opcheck.spec.device_profile import DeviceProfile, DeviceWhen
 from opcheck.spec.library import Operator, Sample, names_of
@@ -24,38 +23,20 @@ MET_BY: dict[str, Kind] = {
 """The kind of failure that each expected outcome stands for; skip stands for none."""
 
 
-def expectations_of(operator: Operator, device: DeviceProfile) -> tuple[Expect, ...]:
-    """Return the expectations of an operator, and those of a device that are about the operator."""
-    return (*operator.spec.expect, *(expect for expect in device.expect if is_for_operator(expect.when, operator)))
+def expectations_of(operator: Operator, device: DeviceProfile, wanted: Selection) -> tuple[Expect, ...]:
+    """Return what an operator and a device expect of the operator in a run, with the installed torch."""
+    both = (*operator.spec.expect, *(expect for expect in device.expect if is_for_operator(expect.when, operator)))
+    return tuple(
+        expect
+        for expect in both
+        if expect.when.matches(engine=wanted.engine, derive=wanted.derive)
+        and (expect.when.torch is None or torch_meets(expect.when.torch, without=True))
+    )
 
 
 def is_for_operator(when: DeviceWhen, operator: Operator) -> bool:
     """Tell whether a condition of a profile covers an operator."""
     return not when.operators or is_named(operator, when.operators)
-
-
-def matching(expects: Iterable[Expect], check: str, variant: str, device: str, dtype: str) -> tuple[Expect, ...]:
-    """Return the expectations about a case that hold for the installed torch."""
-    return tuple(
-        expect
-        for expect in expects
-        if expect.when.matches(check=check, variant=variant, device=device, dtype=dtype)
-        and (expect.when.torch is None or torch_meets(expect.when.torch, without=True))
-    )
-
-
-def expectations_about(case: Case, check: str) -> tuple[Expect, ...]:
-    """Return the expectations about another check of a case."""
-    every = expectations_of(case.operator, case.device)
-    return matching(every, check, case.variant.kind, case.device.name, case.dtype)
-
-
-def holding_in(expects: Sequence[Expect], conditions: Mapping[str, str]) -> tuple[Expect, ...]:
-    """Return the expectations that hold in a run.
-
-    conditions: what belongs to the run and not to a case: its `engine` and `derive`.
-    """
-    return tuple(expect for expect in expects if expect.when.matches(**conditions))
 
 
 def is_about(expect: Expect, sample: str | None) -> bool:

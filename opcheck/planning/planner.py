@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import expectations_of, matching
+from opcheck.planning.expectations import expectations_of
 from opcheck.planning.kinds import check_kinds
 from opcheck.planning.selection import Selection, is_named
 from opcheck.spec.checks import CheckKind
@@ -33,11 +33,10 @@ def plan(
 
 def _cases(operator: Operator, device: DeviceProfile, wanted: Selection, seed: int) -> Iterator[Case]:
     claims = operator.on(device)
-    expects = expectations_of(operator, device)
+    known = expectations_of(operator, device, wanted)
     for variant, dtype, kind in combinations(operator, device, claims):
         if wanted.takes(kind, dtype):
-            own = matching(expects, kind.name, variant.kind, device.name, dtype) if expects else ()
-            yield Case(operator, variant, kind, device, dtype, claims, own, seed)
+            yield Case(operator, variant, kind, device, dtype, claims, known, seed)
 
 
 def combinations(

@@ -26,6 +26,8 @@ class Selection:
     tags: tuple[str, ...] = ()
     derive: Derive = "standard"
     """How many samples to derive. It leaves out checks that are worth it for more only, unless they are named."""
+    engine: str = "batched"
+    """What computes the evidence. It leaves out no case: like `derive`, it tells which expectations hold."""
 
     def takes_operator(self, operator: Operator) -> bool:
         """Tell whether cases of an operator are selected."""

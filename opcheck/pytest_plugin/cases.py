@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,14 +109,12 @@ def cases(
         ...         assert (case.callable(*args, **kwargs).abs() <= 1).all()
     """
     from opcheck.api.plan import load, plan, settings_of
-    from opcheck.planning.expectations import holding_in
 
     settings = settings_of(None)
     settings.put_on_path()
     chosen = plan(load(*specs), operator=operator, check=check, device=device, dtype=dtype, tag=tag, seed=seed)
-    known = [replace(case, expectations=holding_in(case.expectations, settings.conditions())) for case in chosen]
-    parameters = [_parameter(BoundCase(case, settings)) for case in known]
-    return pytest.mark.parametrize("case", parameters, ids=[case.id for case in known])
+    parameters = [_parameter(BoundCase(case, settings)) for case in chosen]
+    return pytest.mark.parametrize("case", parameters, ids=[case.id for case in chosen])
 
 
 def _parameter(bound: BoundCase) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,13 +130,11 @@ class CaseItem(pytest.Item):
 
 def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Plugin) -> Outcome:
     """Make a report that of a case whose process has ended. Return its outcome, which a spec may expect."""
-    from opcheck.planning.expectations import holding_in
     from opcheck.running.judge import expected  # imports torch
 
     text = "\n".join(filter(None, (f"{case.id}: {death.cause}", death.trace)))
     outcome = plugin.outcome_without_verdict(case, "error", death.cause, text, death.seconds)
-    known = dataclasses.replace(case, expectations=holding_in(case.expectations, plugin.conditions))
-    outcome = expected(known, outcome)
+    outcome = expected(case, outcome)
     if outcome.outcome == "xfailed":
         report.outcome, report.wasxfail = "skipped", outcome.reason
     report.longrepr, report.duration = outcome.message, outcome.seconds

@@ -174,15 +174,9 @@ class Plugin:
         """The selection by options."""
         from opcheck.planning import Selection
 
-        derive: Any = self.conditions["derive"]
-        names = self.names
-        return Selection(names("operator"), names("check"), names("dtype"), names("tag"), derive)
-
-    @property
-    def conditions(self) -> dict[str, str]:
-        """What expectations may depend on beside the case."""
-        option = self.config.option
-        return self.settings.conditions(option.opcheck_engine, option.opcheck_derive)
+        option, names = self.config.option, self.names
+        derive, engine = option.opcheck_derive or self.settings.derive, option.opcheck_engine or self.settings.engine
+        return Selection(names("operator"), names("check"), names("dtype"), names("tag"), derive, engine)
 
     @cached_property
     def seed(self) -> int:

@@ -138,7 +138,7 @@ class RunReports:
             command=plugin.command,
             selection=dict(_selected_by(plugin)),
             overrides=overrides(option),
-            engine=plugin.conditions["engine"],
+            engine=plugin.selection.engine,
             seed=plugin.seed,
             shard=option.opcheck_shard or "",
             started=self._started.isoformat(timespec="seconds"),

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from opcheck.checks.verdict import Verdict, cannot
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import expectations_about, fits, holding_in, is_about
+from opcheck.planning.expectations import fits, is_about
 from opcheck.running.outcome import Outcome
 from opcheck.spec.claims import Expect
 from opcheck.spec.device_profile import DeviceExpect
 
 
-def judge(case: Case, verdicts: Sequence[Verdict], conditions: Mapping[str, str] | None = None) -> Outcome:
+def judge(case: Case, verdicts: Sequence[Verdict]) -> Outcome:
     """Return the outcome of a case.
 
     Each failure must be expected, and each strict expectation must be met. A case passes only if something was tested:
     without any verdict it is an error; if no verdict tested anything, it is skipped.
-
-    conditions: those of the run. The expectations of the case are those that hold under them. Default: under any.
     """
     verdicts = verdicts or [cannot(f"{case.check} gave no verdict: nothing was tested")]
-    if failures := unexpected(case, verdicts, conditions):
+    if failures := unexpected(case, verdicts):
         return _failed(case, failures, verdicts)
     tested = [verdict for verdict in verdicts if not verdict.untested]
     if not tested:
@@ -37,7 +35,7 @@ def judge(case: Case, verdicts: Sequence[Verdict], conditions: Mapping[str, str]
         lines.append("take the expectation out there, or narrow it")
         return Outcome.of(case, "xpassed", unmet[0][1], "\n".join(lines))
     if failures := [verdict for verdict in verdicts if not verdict.passed]:
-        reasons = dict.fromkeys(expect.reason for one in failures if (expect := _expecting(case, one, conditions)))
+        reasons = dict.fromkeys(expect.reason for one in failures if (expect := _expecting(case, one)))
         return Outcome.of(case, "xfailed", "; ".join(reasons), failures[0].title)
     derived = Counter[str]()
     for verdict in tested:
@@ -51,9 +49,9 @@ def judge(case: Case, verdicts: Sequence[Verdict], conditions: Mapping[str, str]
     return Outcome.of(case, "passed", **{name: value for name, value in fields.items() if value})
 
 
-def unexpected(case: Case, verdicts: Sequence[Verdict], conditions: Mapping[str, str] | None = None) -> list[Verdict]:
+def unexpected(case: Case, verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return the failures of a case that nothing expects. The first is the most telling: its outcome is about that."""
-    return in_order([one for one in verdicts if not one.passed and _expecting(case, one, conditions) is None])
+    return in_order([one for one in verdicts if not one.passed and _expecting(case, one) is None])
 
 
 def expected(case: Case, outcome: Outcome) -> Outcome:
@@ -69,11 +67,11 @@ def expected(case: Case, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _expecting(case: Case, verdict: Verdict, conditions: Mapping[str, str] | None) -> Expect | None:
+def _expecting(case: Case, verdict: Verdict) -> Expect | None:
     """Return the expectation that covers a failure. Whoever expects the cause of a failure expects what follows."""
     expects = case.expectations
     if verdict.blocked:
-        expects += holding_in(expectations_about(case, verdict.blocked), conditions or {})
+        expects += case.expectations_about(verdict.blocked)
     return next((expect for expect in expects if verdict.is_expected_by(expect)), None)
 
 

@@ -19,7 +19,7 @@ from opcheck.checks.per_sample import Check, implementation
 from opcheck.checks.subject import Context
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import holding_in, reason_to_skip, samples_to_run
+from opcheck.planning.expectations import reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import said_once
 from opcheck.running.judge import expected, judge, unexpected
 from opcheck.running.outcome import Outcome, with_rerun
@@ -41,8 +41,6 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     """
     start = time.perf_counter()
     session.cause = None
-    known = holding_in(case.expectations, session.conditions)
-    case = case if len(known) == len(case.expectations) else replace(case, expectations=known)
     outcome, wide = _skipped(case, session), {}
     if outcome is None:
         context = session.context(case, samples_to_run(case))
@@ -119,13 +117,13 @@ def _judged(context: Context, session: RunSession) -> Outcome:
         return replace(ended, outcome="error", message=message) if effects else ended
     session.cause = next((verdict.cause for verdict in verdicts if not verdict.passed), None)
     own = [fails(f"side effect: {effect}", "it would change the results of whatever runs next") for effect in effects]
-    outcome = judge(case, [*own, *verdicts], session.conditions)
+    outcome = judge(case, [*own, *verdicts])
     if own or not outcome.is_bad:
         return outcome
     with _contained(context, session.start):
         outcome = said_once(outcome, context)
         if session.reproduces and outcome.outcome == "failed":
-            outcome = reproduced(outcome, context, unexpected(case, verdicts, session.conditions)[0])
+            outcome = reproduced(outcome, context, unexpected(case, verdicts)[0])
     return outcome
 
 

@@ -121,11 +121,6 @@ class RunSession:
         is_plain = profile.synchronize is None and own.type == "cpu"  # it reports each error at once
         return replace(device, room=room, is_probed=not is_plain and not device.fault())
 
-    @property
-    def conditions(self) -> dict[str, str]:
-        """What expectations may depend on beside the case."""
-        return self.settings.conditions(self.engine, self.overrides.get("derive"))
-
     def context(self, case: Case, samples: tuple[Sample, ...]) -> Context:
         """Return the context that the check of a case runs in."""
         return Context(

@@ -16,7 +16,6 @@ from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, out_of_reach
-from opcheck.planning.expectations import expectations_about
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, smallest
@@ -176,7 +175,7 @@ def _is_claimed(context: Context, name: str) -> bool:
     case, kind = context.case, check_kinds()[name]
     if not (kind.runs_on(case.device) and kind.claimed(case.operator, case.claims.supports)):
         return False
-    return not expectations_about(case, name)
+    return not case.expectations_about(name)
 
 
 check = PerSample(judge)
