@@ -24,7 +24,7 @@ from opcheck.spec.explain import validated
 from opcheck.spec.library import Operator, Sample
 from opcheck.spec.operator import Construction, OperatorSpec
 from opcheck.spec.positions import Span
-from opcheck.spec.problems import Problem, SpecError
+from opcheck.spec.problems import Problem, SpecError, worded
 from opcheck.spec.values import TupleValue
 
 REGISTERED = (OpOverload, OpOverloadPacket, CustomOpDef)
@@ -142,9 +142,7 @@ def _names(names_or_groups: Iterable[str | torch.dtype], own: str) -> tuple[str,
     for entry in entries:
         mistake = names.unknown(entry)
         if mistake:
-            expected, near = mistake
-            hint = f'; did you mean "{near}"?' if near else ""
-            raise ValueError(f'unknown dtype "{entry}"; expected {expected}{hint}')
+            raise ValueError(worded(*mistake))
     expanded = names.expand(entries)
     for name in expanded:
         if own.startswith("complex") and not name.startswith("complex"):

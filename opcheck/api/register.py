@@ -12,7 +12,7 @@ from opcheck.planning.kinds import REGISTERED, check_kinds, register
 from opcheck.spec.checks import BUILTIN, CheckKind
 from opcheck.spec.claims import Supports
 from opcheck.spec.model import MarkName
-from opcheck.spec.problems import listing, suggestion
+from opcheck.spec.problems import unknown, worded
 
 if TYPE_CHECKING:
     from opcheck.checks import Subject, Verdict
@@ -126,8 +126,7 @@ def _refuse_mistakes(kind: CheckKind) -> None:
     ):
         for word in words:
             if word not in choices:
-                expected = f"{listing(choices)}{suggestion(word, choices)}"
-                raise ValueError(f'the check "{kind.name}": unknown {what} "{word}"; expected {expected}')
+                raise ValueError(f'the check "{kind.name}": {worded(*unknown(what, word, choices))}')
     if kind.name in {builtin.name for builtin in BUILTIN}:
         raise ValueError(f'the check "{kind.name}" is one of opcheck itself; give yours another name')
     known = REGISTERED.get(kind.name)

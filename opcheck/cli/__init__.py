@@ -71,8 +71,7 @@ def _guarded(options: argparse.Namespace) -> int:
 
 
 def _unknown(word: str) -> int:
-    from opcheck.spec.problems import suggestion
+    from opcheck.spec.problems import unknown, worded
 
-    expected = f"one of {', '.join(COMMANDS)}{suggestion(word, COMMANDS)}"
-    warn(f'unknown command "{word}"; expected {expected}')
+    warn(worded(*unknown("command", word, COMMANDS, most=len(COMMANDS))))
     return 2

@@ -20,7 +20,7 @@ from opcheck.report.findings import Finding, findings
 from opcheck.report.merge import gaps, merge
 from opcheck.report.store import read, write
 from opcheck.spec.document import shown
-from opcheck.spec.problems import RequestError, suggestion
+from opcheck.spec.problems import RequestError, nearest, worded
 from opcheck.text import counted, ending, printable
 
 WHY_NOT = (
@@ -148,8 +148,9 @@ def _finding(options: argparse.Namespace) -> int:
         say(*(f"{name}: {finding.title}" for name, finding in by_id.items()))
         return 0
     if options.id not in by_id:
-        words = suggestion(options.id, by_id) or "; `opcheck report finding` lists them"
-        raise RequestError([f'unknown finding "{options.id}"{words}'])
+        near = nearest(options.id, by_id)
+        known = "" if near else "one that `opcheck report finding` lists"
+        raise RequestError([worded(f'unknown finding "{options.id}"', known, near)])
     import torch
 
     try:

@@ -12,7 +12,7 @@ from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
 from opcheck.spec import Library, Operator
 from opcheck.spec.device_profile import DeviceProfile
-from opcheck.spec.problems import RequestError, suggestion
+from opcheck.spec.problems import RequestError, nearest, worded
 from opcheck.spec.render import render
 
 
@@ -30,7 +30,8 @@ def run(options: argparse.Namespace) -> int:
     operators = library.find(options.name)
     if not operators:
         known = [operator.id for operator in library]
-        raise RequestError([f'no operator "{options.name}" among {len(known)}{suggestion(options.name, known)}'])
+        what = f'no operator "{options.name}" among {len(known)}'
+        raise RequestError([worded(what, nearest=nearest(options.name, known))])
     for operator in operators:
         _show(operator, devices(options, settings), options, settings)
     return 0

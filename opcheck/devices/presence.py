@@ -17,7 +17,7 @@ from typing import Any
 
 from opcheck.settings import Settings
 from opcheck.spec.device_profile import DeviceProfile, Hint
-from opcheck.spec.problems import listing, suggestion
+from opcheck.spec.problems import listing, unknown, worded
 from opcheck.text import ending, separated
 
 SECONDS = 60.0
@@ -46,10 +46,9 @@ def chosen_devices(values: Sequence[str], settings: Settings) -> list[DeviceProf
     known, names = settings.profiles(), separated(values)
     if not values:
         return [one for one in known.values() if may_be_present(one, settings)]
-    expected = f"expected {listing(known)}"
-    mistakes = [f'unknown device "{name}"; {expected}{suggestion(name, known)}' for name in names if name not in known]
+    mistakes = [worded(*unknown("device", name, known)) for name in names if name not in known]
     if not names:
-        mistakes = [f'"{",".join(values)}" names no device; {expected}']
+        mistakes = [worded(f'"{",".join(values)}" names no device', listing(known))]
     if mistakes:
         raise UnknownDevice("\n".join(mistakes))
     return [known[name] for name in names]

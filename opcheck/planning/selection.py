@@ -10,7 +10,7 @@ from opcheck.planning.kinds import check_kinds
 from opcheck.spec.checks import CheckKind, Derive
 from opcheck.spec.dtypes import GROUPS, expand, known
 from opcheck.spec.library import Library, Operator
-from opcheck.spec.problems import listing, suggestion
+from opcheck.spec.problems import nearest, unknown, worded
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class Selection:
             ("tag", self.tags, tags),
         ]
         lines = [
-            f'unknown {what} "{name}"; expected {listing(choices, 30)}' + suggestion(name, choices)
+            worded(*unknown(what, name, choices, 30))
             for what, names, choices in named
             for name in names
             if name not in choices and not (what == "dtype" and name.removeprefix("-") in choices)
         ]
         for wanted in self.operators:
             if not any(is_named(operator, [wanted]) for operator in library):
-                lines.append(f'no operator matches "{wanted}"' + suggestion(wanted, ids))
+                lines.append(worded(f'no operator matches "{wanted}"', nearest=nearest(wanted, ids)))
         return lines
 
 

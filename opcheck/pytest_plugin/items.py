@@ -24,7 +24,7 @@ class SpecCollector(pytest.File):
         """Return the selected cases of the file. Does not import torch, except for `opcheck run`."""
         from opcheck.planning import plan
         from opcheck.planning.left_out import left_out
-        from opcheck.spec.problems import SpecError, suggestion
+        from opcheck.spec.problems import SpecError, nearest, worded
 
         plugin = self.config.stash[PLUGIN]
         library = plugin.load(self.path)
@@ -33,7 +33,7 @@ class SpecCollector(pytest.File):
         chosen = [case for case in planned if not wanted or case.id in wanted]
         for name in sorted((wanted or set()) - {case.id for case in chosen}):
             known = [case.id for case in plan(library, plugin.devices)]
-            raise pytest.UsageError(f'{self.nodeid} has no case "{name}"{suggestion(name, known)}')
+            raise pytest.UsageError(worded(f'{self.nodeid} has no case "{name}"', nearest=nearest(name, known)))
         if not wanted and not self.config.option.opcheck_alone:  # `opcheck run` counts for itself
             plugin.left_out += left_out(library, plugin.devices, plugin.selection)
         if self.config.option.opcheck_alone and not plugin.runs_elsewhere and (problems := plugin.prepare(chosen)):

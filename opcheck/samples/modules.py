@@ -20,7 +20,7 @@ from torch.nn.parameter import is_lazy
 
 from opcheck.samples.draw import draw
 from opcheck.spec.operator import Construction, Init
-from opcheck.spec.problems import listing, suggestion
+from opcheck.spec.problems import listing, nearest, worded
 from opcheck.spec.recipe import Tensor as Recipe
 from opcheck.text import one_line
 
@@ -187,8 +187,8 @@ def _refuse_unknown(init: Mapping[str, Init], parameters: Mapping[str, Any], buf
     for pattern in init:
         if pattern not in buffers and not any(fnmatchcase(name, pattern) for name in parameters):
             expected = listing(known, 30) if known else "a module with parameters"
-            hint = suggestion(pattern, known)
-            raise ValueError(f'init: no parameter or buffer is called "{pattern}"; expected {expected}{hint}')
+            what = f'init: no parameter or buffer is called "{pattern}"'
+            raise ValueError(worded(what, expected, nearest(pattern, known)))
 
 
 def _drawn(init: Init, like: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ from torch.nn import functional
 
 from opcheck.spec import allow_list
 from opcheck.spec.allow_list import PARTS, REGISTERED, Kind, inside
-from opcheck.spec.problems import nearest
+from opcheck.spec.problems import nearest, worded
 from opcheck.text import one_line
 
 _PYTHON_HOMES = (
@@ -73,7 +73,7 @@ class Unresolved(Exception):
     @property
     def in_full(self) -> str:
         """The message with the hint, in one line."""
-        return f'{self}; did you mean "{self.hint}"?' if self.hint else str(self)
+        return worded(str(self), nearest=self.hint)
 
 
 def resolve(path: str, modules: Sequence[str]) -> Any:

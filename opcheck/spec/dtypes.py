@@ -80,15 +80,18 @@ def is_differentiable(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat", "complex")) and not dtype.startswith("float8")
 
 
-def unknown(entry: str) -> tuple[str, str] | None:
-    """Return (expected, nearest) if `entry`, without a leading `-`, is neither a dtype nor a group; else None."""
+def unknown(entry: str) -> tuple[str, str, str] | None:
+    """Return what is wrong with `entry`, what was expected and the nearest name; None if it is a dtype or a group.
+
+    It may have a leading `-`.
+    """
     names = [*GROUPS, *known()]
     if entry.removeprefix("-") in names:
         return None
     sign = "-" if entry.startswith("-") else ""
     near = nearest(entry.removeprefix("-"), names)
     expected = f"a dtype or a group ({', '.join(GROUPS)}), with a leading - to remove it"
-    return expected, f"{sign}{near}" if near else ""
+    return f'unknown dtype "{entry}"', expected, f"{sign}{near}" if near else ""
 
 
 @lru_cache(maxsize=512)

@@ -103,7 +103,7 @@ def named(kind: str) -> WithJsonSchema:
 def _known_dtype(text: str) -> str:
     mistake = dtypes.unknown(text)
     if mistake:
-        raise refuse(f'unknown dtype "{text}"', *mistake)
+        raise refuse(*mistake)
     return text
 
 

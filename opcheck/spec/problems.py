@@ -32,12 +32,12 @@ class Problem:
     nearest: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.file}:{self.line}:{self.column}: {shortened(self.what, LONGEST, end=LONGEST // 3)}"
-        if self.expected:
-            text += f"; expected {shortened(self.expected, 3 * LONGEST, end=LONGEST)}"
-        if self.nearest:
-            text += f'; did you mean "{shortened(self.nearest, LONGEST)}"?'
-        return printable(" ".join(text.split()), most=None)
+        text = worded(
+            shortened(self.what, LONGEST, end=LONGEST // 3),
+            shortened(self.expected, 3 * LONGEST, end=LONGEST),
+            shortened(self.nearest, LONGEST),
+        )
+        return printable(" ".join(f"{self.file}:{self.line}:{self.column}: {text}".split()), most=None)
 
 
 class Mistake(NamedTuple):
@@ -90,10 +90,10 @@ def unknown(what: str, name: object, choices: Iterable[str], most: int = 12) -> 
     return f'unknown {what} "{name}"', listing(known, most), nearest(name, known)
 
 
-def suggestion(word: object, choices: Iterable[str]) -> str:
-    """Return `; did you mean "..."?` for the end of a message, or an empty string."""
-    near = nearest(word, choices)
-    return f'; did you mean "{near}"?' if near else ""
+def worded(what: str, expected: str = "", nearest: str = "") -> str:
+    """Return a mistake in words: what is wrong, what was expected and the nearest valid name, if they are known."""
+    text = f"{what}; expected {expected}" if expected else what
+    return f'{text}; did you mean "{nearest}"?' if nearest else text
 
 
 @lru_cache(maxsize=512)

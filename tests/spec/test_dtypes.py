@@ -53,7 +53,7 @@ def test_names_and_groups_are_known_with_and_without_a_minus(entry: str) -> None
 def test_an_unknown_name_has_the_nearest_one(entry: str, near: str) -> None:
     mistake = unknown(entry)
     assert mistake is not None
-    assert mistake[1] == near
+    assert (mistake[0], mistake[2]) == (f'unknown dtype "{entry}"', near)
 
 
 def test_gradients_exist_for_floating_and_complex_dtypes() -> None:
