@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from heapq import nlargest
 from typing import NamedTuple
 
 from opcheck.spec.positions import Path
@@ -108,13 +109,11 @@ def _nearest(word: str, choices: tuple[str, ...]) -> str:
 def _likely(word: str, choices: Iterable[str]) -> list[str]:
     """Return the choices that share most letters with a word, in any order, which is fast to compute."""
     letters = Counter(word)
-    likeness: dict[str, float] = {}
-    for choice in dict.fromkeys(choices):
-        both = len(word) + len(choice)
-        if 2 * min(len(word), len(choice)) >= SIMILAR * both:
-            likeness[choice] = 2 * sum(min(count, choice.count(letter)) for letter, count in letters.items()) / both
-    enough = [choice for choice, value in likeness.items() if value >= SIMILAR]
-    return sorted(enough, key=lambda choice: -likeness[choice])[:COMPARED]
+
+    def likeness(choice: str) -> float:
+        return (letters & Counter(choice)).total() / (len(word) + len(choice))
+
+    return nlargest(COMPARED, dict.fromkeys(choices), key=likeness)
 
 
 def listing(choices: Iterable[str], most: int = 12) -> str:
