@@ -194,7 +194,7 @@ def blame(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:
     case = subject.case
     for name in claims:
         root = check_kinds()[name]
-        if not (root.runs_on(case.device) and root.claimed(case.operator, case.claims.supports)):
+        if not root.claimed(case.operator, case.device, case.claims.supports):
             continue
         basic = answer(subject.context.under(name).subject(subject.sample), implementation(root).judge)
         if basic.is_failure:

@@ -51,7 +51,7 @@ def combinations(
     tested = [
         (kind, _dtypes(kind, claims, device, operator))
         for kind in check_kinds().values()
-        if kind.runs_on(device) and kind.claimed(operator, claims.supports)
+        if kind.claimed(operator, device, claims.supports)
     ]
     for variant in operator.variants:
         checks: dict[str, list[CheckKind]] = {}

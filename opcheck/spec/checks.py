@@ -59,8 +59,10 @@ class CheckKind:
             object.__setattr__(self, "needs", (*self.needs, self.name))
             object.__setattr__(self, "may_be_wrong", True)
 
-    def claimed(self, operator: Any, supports: Any) -> bool:
-        """Tell whether an operator, with what it supports on a device, makes the claim that this check tests."""
+    def claimed(self, operator: Any, device: Any, supports: Any) -> bool:
+        """Tell whether an operator, with what it supports on a device, makes the claim there that this check tests."""
+        if self.beside_cpu and device.device_string.partition(":")[0] == "cpu":
+            return False
         if self.on_request and self.name not in operator.spec.orders:
             return False
         if self.of_disclaimers and not operator.has_disclaimers(supports):
@@ -74,10 +76,6 @@ class CheckKind:
         if variant == "inplace" and not supports.inplace_backward and not self.of_disclaimers:
             return False
         return variant == "function" or (self.every_variant and (variant != "method" or self.methods))
-
-    def runs_on(self, device: Any) -> bool:
-        """Tell whether it makes cases on a device."""
-        return not self.beside_cpu or device.device_string.partition(":")[0] != "cpu"
 
     def is_wanted(self, derive: Derive) -> bool:
         """Tell whether it runs by default with this setting of `derive`."""

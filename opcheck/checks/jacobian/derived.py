@@ -173,9 +173,7 @@ def _besides(context: Context, written: Sample, one: Derived) -> Verdict | None:
 def _is_claimed(context: Context, name: str) -> bool:
     """Tell whether the claim of a check is made, and not known to fail in such cases."""
     case, kind = context.case, check_kinds()[name]
-    if not (kind.runs_on(case.device) and kind.claimed(case.operator, case.claims.supports)):
-        return False
-    return not case.expectations_about(name)
+    return kind.claimed(case.operator, case.device, case.claims.supports) and not case.expectations_about(name)
 
 
 check = PerSample(judge)
