@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain, islice, product
 from math import prod
 from typing import Any
@@ -47,21 +46,21 @@ class Skip:
         self.used = self.used or hit
         return hit
 
-    def problems(self, locate: Locate) -> Iterator[Problem]:
-        """Yield a problem if it has skipped nothing."""
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield what is wrong if it has skipped nothing."""
         place: KeyPath = ("skip", self.index)
         strange = [key for key in self.wanted if key not in self.keys]
         if not self.wanted:
-            yield locate(place, "an empty skip would skip every sample", "keys and values of the grid")
+            yield Mistake(place, "an empty skip would skip every sample", "keys and values of the grid")
         elif self.used:
             return
         elif strange:
             expected = listing(self.keys) if self.keys else "a sample with a grid"
             for key in strange:
                 what = f'"{key}" is not a key of the grid'
-                yield locate((*place, key), what, expected, nearest(key, self.keys), key=True)
+                yield Mistake((*place, key), what, expected, nearest(key, self.keys), key=True)
         else:
-            yield locate(place, "this skip matches no combination of the grid", "values of the grid")
+            yield Mistake(place, "this skip matches no combination of the grid", "values of the grid")
 
 
 class Expansion:
@@ -99,7 +98,7 @@ class Expansion:
     def _written(self) -> Iterator[Sample]:
         for index, written in enumerate(self.spec.samples):
             path = ("samples", index)
-            locate = partial(self._problem, path)
+            locate = self._locate_in(path)
             label = written.name or str(index)
             if not isinstance(written, TemplateUse):
                 yield from self._sample(written, label, path, locate)
@@ -132,7 +131,7 @@ class Expansion:
     def _used(self, template: Template, use: TemplateUse, label: str, path: KeyPath) -> Iterator[Sample]:
         common = _skips(use.skip)
         for number in range(len(template.file.samples)):
-            locate = self._locate_in(template, number, use, path)
+            locate = self._locate_in_template(template, number, use, path)
             try:
                 spec = template.sample(number, use.parameters, locate)
             except SpecError as error:
@@ -144,7 +143,7 @@ class Expansion:
                 vary = spec.vary if use.vary is None else use.vary
                 spec = spec.model_copy(update={**more, "large": spec.large or use.large, "vary": vary})
             yield from self._sample(spec, f"{label}.{spec.name or number}", path, locate, common, use.dtypes)
-        self._refuse_unused(common, partial(self._problem, path))
+        self._refuse_unused(common, self._locate_in(path))
 
     def _sample(
         self,
@@ -163,9 +162,7 @@ class Expansion:
         """
         own = _skips(spec.skip)
         skips = [*own, *common]
-        problems = self._mistakes(spec, label, locate, skips)
-        self.problems += problems
-        if problems:
+        if self._report(self._mistakes(spec, label, skips), locate):
             _excuse(skips)
             return
         for skip in skips:
@@ -197,56 +194,60 @@ class Expansion:
         own = {key: getattr(spec.module, key) for key in spec.module.model_fields_set}
         return self.spec.module.model_copy(update=own)
 
-    def _mistakes(self, spec: SampleSpec, label: str, locate: Locate, skips: list[Skip]) -> list[Problem]:
-        """Return the mistakes in a sample and its grid: too large, too many, names too long, no tensor where named."""
+    def _mistakes(self, spec: SampleSpec, label: str, skips: list[Skip]) -> Iterator[Mistake]:
+        """Yield the mistakes in a sample and its grid: too large, too many, names too long, no tensor where named."""
         values = {"args": spec.args, "kwargs": spec.kwargs, "grid": spec.grid, "grad_outputs": spec.grad_outputs or ()}
         if spec.module is not None:
             values["module"] = {"args": spec.module.args, "kwargs": spec.module.kwargs}
         listed = list(parts(values))
-        mistakes = [*self.limits.of_parts(listed, large=spec.large), *_same_as_nothing(spec, listed)]
-        problems = [locate(*mistake) for mistake in mistakes]
+        yield from self.limits.of_parts(listed, large=spec.large)
+        yield from _same_as_nothing(spec, listed)
         if spec.module is not None and self.spec.module is None:
-            problems.append(locate(("module",), "the operator is no module", "`module` of the operator, too", key=True))
+            yield Mistake(("module",), "the operator is no module", "`module` of the operator, too", key=True)
         count = prod(len(values) for values in spec.grid.values())
         if count > self.limits.max_samples:
-            problems.append(locate(("grid",), *self.limits.count(count)))
+            yield Mistake(("grid",), *self.limits.count(count))
         else:
             self._compared += count * len(skips)
             if self._compared > SKIPPED * self.limits.max_samples:
                 what = "skip is compared with too many combinations"
-                problems.append(locate(("skip",), what, "fewer combinations, or fewer entries of skip"))
+                yield Mistake(("skip",), what, "fewer combinations, or fewer entries of skip")
         longest = {key: max(len(key) + 1 + len(_text(value)) for value in spec.grid[key]) for key in spec.grid}
         length = len(label) + sum(longest.values()) + len(longest) + 1
         if longest and length > LONGEST:
             what = f"the values of this grid make sample names of up to {length} characters"
             place = ("grid", max(longest, key=lambda key: longest[key]))
-            problems.append(locate(place, what, f"at most {LONGEST}; put longer values into separate samples"))
-        return problems
+            yield Mistake(place, what, f"at most {LONGEST}; put longer values into separate samples")
 
-    def _problem(
-        self, path: KeyPath, place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False
-    ) -> Problem:
-        """Return a problem at a place in a sample, or in the use of a template. path: of the sample or use."""
-        return self.entry.problem((*path, *place), what, expected, nearest, key)
+    def _report(self, mistakes: Iterable[Mistake], locate: Locate) -> bool:
+        """Collect mistakes, each at its place. Return whether there are any."""
+        problems = [locate(*mistake) for mistake in mistakes]
+        self.problems += problems
+        return bool(problems)
 
-    def _locate_in(self, template: Template, number: int, use: TemplateUse, path: KeyPath) -> Locate:
+    def _refuse_unused(self, skips: Iterable[Skip], locate: Locate) -> None:
+        self._report((mistake for skip in skips for mistake in skip.mistakes()), locate)
+
+    def _locate_in(self, path: KeyPath) -> Locate:
+        """Return what makes a mistake at a place in a sample, or in the use of a template, which is at the path."""
+        return lambda place, *words, **key: self.entry.problem((*path, *place), *words, **key)
+
+    def _locate_in_template(self, template: Template, number: int, use: TemplateUse, path: KeyPath) -> Locate:
         """Return what makes a mistake at a place in a sample of a template.
 
         What a parameter makes wrong is a mistake of the use, which is at the path.
         """
+        in_use = self._locate_in(path)
 
         def locate(place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
             if len(place) > 1 and place[0] in ("kwargs", "grid") and place[1] in getattr(use, str(place[0])):
-                return self._problem(path, place, what, expected, nearest, key)
+                return in_use(place, what, expected, nearest, key)
             written, parameter = template.origin(number, place, use.parameters)
             if parameter is not None:
-                return self._problem(path, parameter, what, expected, nearest)
+                return in_use(parameter, what, expected, nearest)
             return template.document.problem(written, what, expected, nearest, key)
 
         return locate
-
-    def _refuse_unused(self, skips: Iterable[Skip], locate: Locate) -> None:
-        self.problems += [problem for skip in skips for problem in skip.problems(locate)]
 
 
 def _text(value: Value) -> str:
