@@ -11,7 +11,7 @@ from opcheck.planning.planner import combinations, rule_against
 from opcheck.planning.selection import is_named
 from opcheck.spec import dtypes
 from opcheck.spec.checks import CheckKind
-from opcheck.spec.claims import OperatorTolerances, Tolerances, When
+from opcheck.spec.claims import Expect, OperatorTolerances, Tolerances, When
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.explain import Locate
 from opcheck.spec.library import Library, Operator, Variant, VariantKind, names_of
@@ -27,7 +27,9 @@ def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
     known = list(devices)
     problems = [problem for device in known for problem in _of_profile(device.written)]
     problems += [problem for operator in library for problem in _of_tolerances(operator, known)]
-    return problems + [problem for sharing in _sharing(library) for problem in _of_expectations(sharing, known)]
+    return problems + [
+        problem for one, sharing in _sharing(library) for problem in _of_expectation(one, sharing, known)
+    ]
 
 
 def unmatched(device: DeviceProfile, library: Library) -> Iterator[Problem]:
@@ -69,8 +71,8 @@ def _sample_names(operators: Iterable[Operator]) -> list[str]:
 def _of_profile(device: DeviceProfile) -> Iterator[Problem]:
     yield from _unknown_overrides(device.tolerance, ("tolerance",), device.problem)
     choices = _choices([device], get_args(VariantKind))
-    for index, expect in enumerate(device.expect):
-        yield from _unknown_names(expect.when, ("expect", index, "when"), choices, device.problem)
+    for expect in device.expect:
+        yield from _unknown_names(expect, choices)
 
 
 def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:
@@ -89,32 +91,27 @@ def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator
     yield from dict.fromkeys(problems)  # what devices have from the operator is a mistake several times
 
 
-def _sharing(library: Library) -> list[list[Operator]]:
-    """Return the operators with expectations, those together that have them from the defaults of one file."""
-    sharing: dict[tuple[object, ...], list[Operator]] = {}
+def _sharing(library: Library) -> list[tuple[Expect, list[Operator]]]:
+    """Return each expectation with the operators that share it: several, if it is in the defaults of a file."""
+    sharing: dict[tuple[str, Path], tuple[Expect, list[Operator]]] = {}
     for operator in library:
-        if operator.spec.expect:
-            place = operator.entry.place(("expect",))
-            sharing.setdefault((id(operator.document), *place), []).append(operator)
+        for expect in operator.spec.expect:
+            sharing.setdefault(expect.origin, (expect, []))[1].append(operator)
     return list(sharing.values())
 
 
-def _of_expectations(operators: list[Operator], devices: list[DeviceProfile]) -> Iterator[Problem]:
-    """Yield what is wrong with the expectations that operators share: each must be about a case of one of them.
+def _of_expectation(expect: Expect, operators: list[Operator], devices: list[DeviceProfile]) -> list[Problem]:
+    """Return what is wrong with an expectation that operators share: it must be about a case of one of them.
 
     A case that exists only with other versions of torch is one, too.
     """
-    first, *others = operators
     known = [one for operator in operators for one in (operator, *operator.elsewhere)]
     variants = dict.fromkeys(variant.kind for operator in known for variant in operator.variants)
-    choices = {**_choices(devices, variants), "sample": _sample_names(known)}
-    for index, expect in enumerate(first.spec.expect):
-        path: Path = ("expect", index, "when")
-        mistakes = list(_unknown_names(expect.when, path, choices, first.problem))
-        yield from mistakes
-        if not mistakes and not _matches_a_case(expect.when, known, devices):
-            what = f"this expectation matches no case of {'an operator of the file' if others else 'the operator'}"
-            yield first.problem(path, what, "a case that `opcheck show` lists")
+    mistakes = list(_unknown_names(expect, {**_choices(devices, variants), "sample": _sample_names(known)}))
+    if mistakes or _matches_a_case(expect.when, known, devices):
+        return mistakes
+    what = f"this expectation matches no case of {'an operator of the file' if operators[1:] else 'the operator'}"
+    return [expect.problem(("when",), what, "a case that `opcheck show` lists")]
 
 
 def _matches_a_case(when: When, operators: Iterable[Operator], devices: list[DeviceProfile]) -> bool:
@@ -144,13 +141,14 @@ def _choices(devices: Iterable[DeviceProfile], variants: Iterable[str]) -> dict[
     }
 
 
-def _unknown_names(when: When, path: Path, choices: Mapping[str, Collection[str]], locate: Locate) -> Iterator[Problem]:
+def _unknown_names(expect: Expect, choices: Mapping[str, Collection[str]]) -> Iterator[Problem]:
     for key, known in choices.items():
-        wanted = getattr(when, key)
+        wanted = getattr(expect.when, key)
         listed = isinstance(wanted, tuple)
         for index, name in enumerate(wanted if listed else (wanted,)):
             if name is not None and name.removeprefix("-" if key == "device" else "") not in known:
-                yield locate((*path, key, index) if listed else (*path, key), *unknown(key, name, known, 30))
+                place: Path = ("when", key, index) if listed else ("when", key)
+                yield expect.problem(place, *unknown(key, name, known, 30))
 
 
 def _unknown_overrides(tolerance: Tolerances, path: Path, locate: Locate) -> Iterator[Problem]:

@@ -12,7 +12,6 @@ from opcheck.planning.case import Case
 from opcheck.planning.expectations import fits, is_about
 from opcheck.running.outcome import Outcome
 from opcheck.spec.claims import Expect
-from opcheck.spec.device_profile import DeviceExpect
 
 
 def judge(case: Case, verdicts: Sequence[Verdict]) -> Outcome:
@@ -31,7 +30,7 @@ def judge(case: Case, verdicts: Sequence[Verdict]) -> Outcome:
         return Outcome.of(case, "skipped", why, **beyond)
     unmet = [(expect, text) for expect in case.expectations if (text := _unmet(expect, verdicts))]
     if unmet:
-        lines = [f"{_place_of(case, expect)}: {text}" for expect, text in unmet]
+        lines = [f"{_place_of(expect)}: {text}" for expect, text in unmet]
         lines.append("take the expectation out there, or narrow it")
         return Outcome.of(case, "xpassed", unmet[0][1], "\n".join(lines))
     if failures := [verdict for verdict in verdicts if not verdict.passed]:
@@ -98,13 +97,9 @@ def _unmet(expect: Expect, verdicts: Sequence[Verdict]) -> str:
     return f"sample {names} was {UNMET[expect.outcome]}: {expect.reason}" if names else ""
 
 
-def _place_of(case: Case, expect: Expect) -> str:
-    """Return where an expectation about a case stands: `file:line:column` in the spec, or in the profile."""
-    if isinstance(expect, DeviceExpect):
-        problem = expect.problem((), "")
-    else:
-        own = [index for index, one in enumerate(case.operator.spec.expect) if one is expect]
-        problem = case.operator.problem(("expect", *own), "")
+def _place_of(expect: Expect) -> str:
+    """Return where an expectation stands: `file:line:column` in the spec, or in the profile."""
+    problem = expect.problem((), "")
     return f"{problem.file}:{problem.line}:{problem.column}"
 
 

@@ -15,6 +15,7 @@ from opcheck.spec.model import (
     DtypeEntry,
     Frozen,
     Keyword,
+    Located,
     Model,
     Pattern,
     VersionCondition,
@@ -279,7 +280,7 @@ def _includes(listed: Sequence[str], name: str) -> bool:
     return name in listed or (bool(left_out) and name not in left_out)
 
 
-class Expect(Model):
+class Expect(Located):
     """A known failure and the reason for it."""
 
     when: When = Field(description="the cases it applies to: a table with at least one key")

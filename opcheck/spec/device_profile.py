@@ -43,7 +43,7 @@ class DeviceWhen(When):
         return (self.operator,) if isinstance(self.operator, str) else self.operator or ()
 
 
-class DeviceExpect(Expect, Located):
+class DeviceExpect(Expect):
     """A failure known on a device, and the reason for it."""
 
     when: DeviceWhen = Field(description="the cases it applies to: a table with at least one key")

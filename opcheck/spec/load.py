@@ -242,6 +242,8 @@ class Loader:
         self.problems += problems
         if spec is None or problems or not samples:
             return None
+        for index, expect in enumerate(spec.expect):
+            expect._document, expect._place = entry.document, entry.place(("expect", index))
         return Operator(spec, samples, family, entry.document, entry.index)
 
 

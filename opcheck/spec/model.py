@@ -30,6 +30,11 @@ class Located(Model):
     _document: Document = Document("Python", "", {})
     _place: Path = ()
 
+    @property
+    def origin(self) -> tuple[str, Path]:
+        """The file that it is written in, and its path there."""
+        return self._document.file, self._place
+
     def problem(self, path: Path, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
         """Return a mistake at a value (or key) of the table."""
         return self._document.problem((*self._place, *path), what, expected, nearest, key)
