@@ -36,7 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 REAL_OF = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
-COMPLEX_OF = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}
+COMPLEX_OF = {real: name for name, real in REAL_OF.items()}
 
 _DOUBLE = ("float64", "float32")
 _EXACT = ("int64", "float64")

@@ -113,8 +113,8 @@ class DeviceClaims:
     exact: bool
     """Whether the spec claims that all other standard dtypes are refused."""
     supports: Supports
-    tolerances: tuple[Tolerances, ...]
-    """Most specific first."""
+    tolerances: tuple[OperatorTolerances, Tolerances]
+    """Those of the operator, and those of the device."""
 
     def tolerance(self, check: str, dtype: str) -> Tolerance:
         """Return the tolerances for a check and dtype. A value is None if the default of the check applies."""
@@ -131,8 +131,8 @@ class DeviceClaims:
 
     def accuracy(self, dtype: str) -> Accuracy | None:
         """Return what the spec says about digits that derivatives lose in a dtype, if anything."""
-        own = (level.accuracy for level in self.tolerances if isinstance(level, OperatorTolerances))
-        return next((one for one in own if one is not None and one.covers(dtype)), None)
+        own = self.tolerances[0].accuracy
+        return own if own is not None and own.covers(dtype) else None
 
 
 @dataclass(frozen=True, eq=False)
