@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pydantic import ValidationError
 
@@ -22,6 +22,7 @@ from opcheck.spec.problems import Problem, SpecError, nearest
 from opcheck.spec.templates import Template, builtin, builtin_names
 from opcheck.text import digest
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 BUILTIN = "builtin"
@@ -40,64 +41,80 @@ def shipped(inside: str, beside: str) -> Path:
     return installed if installed.is_dir() else package.parent / beside
 
 
+def _once(make: Callable[Concatenate[Catalogue, P], T]) -> Callable[Concatenate[Catalogue, P], T]:
+    """Have a catalogue do something once for the same arguments, and remember the result or the mistakes."""
+
+    @wraps(make)
+    def known(self: Catalogue, /, *of: P.args, **how: P.kwargs) -> T:
+        key = (make.__name__, *of, *how.values())
+        if key not in self.known:
+            try:
+                self.known[key] = make(self, *of, **how)
+            except SpecError as error:
+                self.known[key] = error
+        result: T | SpecError = self.known[key]
+        if isinstance(result, SpecError):
+            raise SpecError(result.problems)
+        return result
+
+    return known
+
+
 @dataclass
 class Catalogue:
     """The TOML files of a session, as they were when first requested: each is read once."""
 
-    _known: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    known: dict[tuple[object, ...], Any] = field(default_factory=dict)
     """What was made of each file, or the SpecError with its mistakes."""
 
+    @_once
     def content(self, file: Path) -> bytes:
         """Return the bytes of a file. Raises SpecError if it cannot be read."""
-        return self._once(read_bytes, file)
+        return read_bytes(file)
 
+    @_once
     def document(self, file: Path) -> Document:
         """Return a parsed TOML file. Raises SpecError if it is not valid TOML."""
-        return self._once(self._parsed, file)
+        return Document.parse(shown(file), decoded(self.content(file), file))
 
+    @_once
     def template(self, file: Path) -> Template:
         """Return a template. Raises SpecError if it is invalid."""
-        return self._once(self._template, file)
+        return Template.of(file.stem, self.document(file))
 
+    @_once
     def below(self, folder: Path) -> list[Path]:
-        """Return the TOML files below a folder. Raises SpecError if a subfolder cannot be read."""
-        return self._once(_toml_files, folder)
+        """Return the TOML files below a folder in order, except settings of tools.
 
+        Raises SpecError if a subfolder cannot be read.
+        """
+        files: list[Path] = []
+        problems: list[Problem] = []
+
+        def unreadable(error: OSError) -> None:
+            problems.append(Problem(shown(Path(error.filename)), 1, 1, f"cannot be read: {error.strerror}"))
+
+        for place, _, names in os.walk(folder, onerror=unreadable):
+            files += [Path(place, name) for name in names if name.endswith(".toml") and name not in OTHERS]
+        if problems:
+            raise SpecError(problems)
+        return sorted(files)
+
+    @_once
     def templates(self, root: Path, *, alone: bool = False) -> dict[str, list[Path]]:
         """Return the templates for the specs of a folder, by name. Two templates with one name are a mistake.
 
         alone: whether to search only the folder itself. A single file may lie anywhere, for example in a home folder.
         """
-        return self._once(self._shelf, root, alone)
-
-    def digest(self) -> str:
-        """Return a digest of what all the TOML files say that were parsed."""
-        return digest({one.text for one in self._known.values() if isinstance(one, Document)})
-
-    def _once(self, make: Callable[..., T], *of: Any) -> T:
-        key = (make.__name__, *of)
-        if key not in self._known:
-            try:
-                self._known[key] = make(*of)
-            except SpecError as error:
-                self._known[key] = error
-        known: T | SpecError = self._known[key]
-        if isinstance(known, SpecError):
-            raise SpecError(known.problems)
-        return known
-
-    def _parsed(self, file: Path) -> Document:
-        return Document.parse(shown(file), decoded(self.content(file), file))
-
-    def _template(self, file: Path) -> Template:
-        return Template.of(file.stem, self.document(file))
-
-    def _shelf(self, root: Path, alone: bool) -> dict[str, list[Path]]:
         shelf: dict[str, list[Path]] = {}
         for file in sorted(root.glob("*.toml")) if alone else self.below(root):
             if file.name not in OTHERS and self._is_template(file):
                 shelf.setdefault(file.stem, []).append(file)
         return shelf
+
+    def digest(self) -> str:
+        """Return a digest of what all the TOML files say that were parsed."""
+        return digest({one.text for one in self.known.values() if isinstance(one, Document)})
 
     def _is_template(self, file: Path) -> bool:
         """Return whether a file has a key `template`, or seems to have one if it cannot be parsed."""
@@ -111,24 +128,6 @@ class Catalogue:
             return "template" in self.document(file).data
         except SpecError:
             return b"template" in content
-
-
-def _toml_files(folder: Path) -> list[Path]:
-    """Return the TOML files below a folder in order, except settings of tools.
-
-    Raises SpecError if a subfolder cannot be read.
-    """
-    files: list[Path] = []
-    problems: list[Problem] = []
-
-    def unreadable(error: OSError) -> None:
-        problems.append(Problem(shown(Path(error.filename)), 1, 1, f"cannot be read: {error.strerror}"))
-
-    for place, _, names in os.walk(folder, onerror=unreadable):
-        files += [Path(place, name) for name in names if name.endswith(".toml") and name not in OTHERS]
-    if problems:
-        raise SpecError(problems)
-    return sorted(files)
 
 
 @dataclass
