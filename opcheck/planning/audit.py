@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import get_args
 
-from opcheck.planning.expectations import is_for_operator
+from opcheck.planning.expectations import is_about, is_for_operator
 from opcheck.planning.kinds import check_kinds
 from opcheck.planning.planner import combinations, rule_against
 from opcheck.planning.selection import is_named
@@ -39,13 +39,15 @@ def unmatched(device: DeviceProfile, library: Library) -> Iterator[Problem]:
     """
     ids = [operator.id for operator in library]
     for expect in device.written.expect:
-        when = expect.when
         concerned = (
-            operator for operator in library if is_for_operator(when, operator) and _has_sample(operator, when)
+            operator
+            for operator in library
+            if is_for_operator(expect.when, operator)
+            and any(is_about(expect, sample.name) for sample in operator.samples)
         )
-        if not _matches_a_case(when, concerned, [device]):
+        if not _matches_a_case(expect.when, concerned, [device]):
             what, expected = "this expectation matches no case on the device", "one of `opcheck list --device {}`"
-            yield expect.problem(("when",), what, expected.format(device.name), _meant(when.operators, ids))
+            yield expect.problem(("when",), what, expected.format(device.name), _meant(expect.when.operators, ids))
     for index, pattern in enumerate(device.written.deny):
         if not any(is_named(operator, [pattern]) for operator in library):
             what = f'"{pattern}" matches no operator: nothing is denied by it'
@@ -57,10 +59,6 @@ def _meant(names: Iterable[str], ids: list[str]) -> str:
     """Return the operator that names of no operator probably mean; an empty string if there is none."""
     missing = [name for name in names if name not in ids]
     return next(filter(None, (nearest(name, ids) for name in missing)), "")
-
-
-def _has_sample(operator: Operator, when: When) -> bool:
-    return when.sample is None or any(when.matches(sample=name) for name in _sample_names([operator]))
 
 
 def _sample_names(operators: Iterable[Operator]) -> list[str]:
