@@ -17,7 +17,7 @@ from opcheck.checks.calls import Result, ordinary, result
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, first_failure, untested
+from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, untested
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
@@ -47,18 +47,12 @@ class Row(NamedTuple):
 def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerSample:
     """Make a check of a function that yields rows for a sample, given what an ordinary call gives.
 
-    The first row that does not hold counts. Verdicts may stand among rows: one that says that nothing can be compared
-    is the last.
+    The first row that does not hold counts. Verdicts may stand among rows.
     """
 
-    def judge(subject: Subject) -> Verdict:
-        verdicts = list[Verdict]()
+    def judge(subject: Subject) -> Iterator[Verdict]:
         for row in rows(subject, ordinary(subject)):
-            verdict = row if isinstance(row, Verdict) else compared(subject, row)
-            if not verdict.passed or verdict.untested:
-                return verdict
-            verdicts.append(verdict)
-        return first_failure(verdicts)  # there is none: what is known, or that nothing was compared
+            yield row if isinstance(row, Verdict) else compared(subject, row)
 
     return PerSample(judge)
 

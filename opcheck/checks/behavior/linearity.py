@@ -51,6 +51,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare both derivatives for vectors of other sizes and in other memory with those for plain ones."""
     if not here.has_graph:
         yield NO_GRAPH
+        return
     call = Call.of(subject)
     yield from _linear(subject, "gradients", "cotangents", call.cotangents, call.gradient, here.gradient)
     if subject.supports.forward_ad and is_strided(subject):
