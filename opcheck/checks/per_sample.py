@@ -55,6 +55,8 @@ class PerSample:
     """Whether the check needs finite differences, and tensors to differentiate with respect to."""
     refusal: Refusal = cannot
     """What it says where the operator refuses a sample."""
+    tests: str = "the claim"
+    """What at least one sample must test, as the error says if none does."""
 
     def __call__(self, context: Context) -> Iterator[Verdict]:
         """Yield a verdict for each sample of a case, and one more for the case if no sample tests anything."""
@@ -70,7 +72,8 @@ class PerSample:
             if verdict.untested:
                 reasons[verdict.title] = None
         if not settled:
-            yield no_sample_tests("the claim", context.case.check, reasons)
+            why = f": {'; '.join(reasons)}" if reasons else ""
+            yield cannot(f"{context.case.check}: no sample tests {self.tests}{why}", ADD_A_SAMPLE)
 
     def verdict(self, context: Context, sample: Sample) -> Verdict:
         """Return the verdict on one sample, with the data of the sample.
@@ -110,12 +113,6 @@ def implementation(kind: CheckKind) -> Any:
 def too_coarse(context: Context) -> Verdict:
     """Return the verdict for a dtype in which finite differences are meaningless."""
     return cannot(f"{context.case.dtype} is too coarse for finite differences, and no finer dtype is claimed")
-
-
-def no_sample_tests(claim: str, check: str, reasons: Iterable[str]) -> Verdict:
-    """Return the verdict on a claim that no sample tests, for the reasons given."""
-    why = "; ".join(reasons)
-    return cannot(f"{check}: no sample tests {claim}" + (f": {why}" if why else ""), ADD_A_SAMPLE)
 
 
 ADD_A_SAMPLE = "add a sample that does, or take the claim back under supports or dtypes"

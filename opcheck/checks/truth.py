@@ -7,18 +7,16 @@ drawn in the coarse dtype first and then widened, so that both sides have the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Tensors, as_they_are, is_strided, push, tangents_of
-from opcheck.checks.per_sample import no_sample_tests
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.values.reference import referred
-from opcheck.checks.verdict import HOLDS, Verdict
 from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.rounding import Computation, Moved
 from opcheck.samples.cache import Memo
@@ -137,25 +135,3 @@ def names_of_parts(subject: Subject) -> dict[str, Sequence[str]]:
         "gradients": [f"the gradient of {name}" for name in subject.leaf_names],
         "tangents": [f"the tangent of {name}" for name, output in named if differentiable([output])],
     }
-
-
-@dataclass
-class Tally:
-    """Whether any sample has tested a claim, and why others have not."""
-
-    tested: bool = False
-    reasons: dict[str, None] = field(default_factory=dict)
-
-    def untested(self, why: str) -> Verdict:
-        """Note why a sample does not test the claim. Nothing is wrong with it."""
-        self.reasons[why] = None
-        return HOLDS
-
-    def complete(self, verdicts: Iterable[Verdict], claim: str, check: str) -> Iterator[Verdict]:
-        """Yield the verdicts on all samples, and one more if they hold and none of them tests the claim."""
-        sound = True
-        for verdict in verdicts:
-            yield verdict
-            sound = sound and verdict.passed
-        if sound and not self.tested:
-            yield no_sample_tests(claim, check, self.reasons)

@@ -30,7 +30,6 @@ from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import (
     Parts,
-    Tally,
     Truth,
     by_reference,
     first_order,
@@ -38,7 +37,7 @@ from opcheck.checks.truth import (
     names_of_parts,
     truth_of,
 )
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, first_failure, remedy
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, first_failure, remedy, untested
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, mismatch, rounding_unit
@@ -60,24 +59,26 @@ cancel out: then it is not a sum that is too small."""
 
 def check(context: Context) -> Iterator[Verdict]:
     """Judge all samples. At least one of them must test a gradient."""
-    tally = Tally()
-    verdicts = PerSample(partial(_judge, tally), derivative=False)(context)
-    return tally.complete(verdicts, "a gradient", context.case.check)
+    return PerSample(partial(_judge, set()), derivative=False, tests="a gradient")(context)
 
 
-def _judge(tally: Tally, subject: Subject) -> Verdict:
+def _judge(finite: set[str], subject: Subject) -> Verdict:
+    """Judge a sample, and what varies it.
+
+    finite: the samples whose gradients stay finite if rounding moves the arguments. One of them tells enough.
+    """
     if not subject.leaves:
-        return tally.untested("no tensor to differentiate with respect to")
+        return untested("no tensor to differentiate with respect to")
     truth = truth_of(subject)
     if truth is None:
         return _unknown(subject)
     with torch.enable_grad():
         call = Call.of(subject, as_they_are(subject))
     if not call.has_graph:
-        return tally.untested(NO_GRAPH.title)
+        return NO_GRAPH
     outputs = [output for output in call.outputs if output.requires_grad]
     if not all(any(map(torch.numel, tensors)) for tensors in (subject.leaves, outputs)):
-        return tally.untested("inputs or outputs are empty")
+        return untested("inputs or outputs are empty")
     tangents = forward_tangents(subject)
     got = _tried(subject, call, tangents)
     if isinstance(got, Verdict):
@@ -86,16 +87,16 @@ def _judge(tally: Tally, subject: Subject) -> Verdict:
     right = tried(lambda: exact.right)
     if isinstance(right, Exception):
         return cannot(f"low_precision_grad: {truth.source} would tell what is right, but raises {one_line(right)}")
-    if not tally.tested and exact.stays_finite(itemgetter("gradients")):
-        tally.tested = True
-    elif not tally.tested:
-        tally.untested("no gradient stays finite if the arguments are rounded")
+    if not finite and exact.stays_finite(itemgetter("gradients")):
+        finite.add(subject.sample.name)
     reference = None
     if subject.case.operator.has_differentiable_reference:
         other = by_reference(subject, subject.inputs).subject
         own = tried(lambda: first_order(other, call.cotangents, tangents))
         reference = None if isinstance(own, Exception) else own
     verdict = first_failure(_verdicts(subject, truth, exact, got, reference))
+    if verdict.passed and not finite:
+        verdict = untested("no gradient stays finite if the arguments are rounded")
     if not verdict.passed or subject.context.dtype not in HALF or subject.context.derive == "none":
         return verdict
     counts = Counter[str]()

@@ -14,8 +14,8 @@ from opcheck.checks.calls import ordinary
 from opcheck.checks.per_sample import PerSample, out_of_memory
 from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.subject import Context, Subject
-from opcheck.checks.truth import Tally, truth_of_values, values_of
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, remedy
+from opcheck.checks.truth import truth_of_values, values_of
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, remedy, untested
 from opcheck.derivatives import NO_REFUSAL, tried
 from opcheck.derivatives.rounding import mismatch
 from opcheck.samples.modules import ModuleCall
@@ -33,9 +33,8 @@ def check(context: Context) -> Iterator[Verdict]:
     # Without a backward pass, some operators refuse inputs that require grad.
     forward = context if dtype in claims.backward else replace(context, requires_grad=False)
     backward = claims.supports.backward is not False and dtype in claims.backward
-    tally = Tally(tested=not backward)
-    verdicts = PerSample(partial(_judge, tally, backward), derivative=False, refusal=partial(_broken, dtype))(forward)
-    yield from tally.complete(verdicts, "the claim about backward", "dtypes")
+    judge, tests = (_values_and_gradients, "the claim about backward") if backward else (_values, "the claim")
+    yield from PerSample(judge, derivative=False, refusal=partial(_broken, dtype), tests=tests)(forward)
     if claims.exact and claims.supports.backward and is_differentiable(dtype) and dtype not in claims.backward:
         yield _refused(context, "backward")
 
@@ -50,10 +49,9 @@ def _take_out(dtype: str, what: str) -> str:
     return f'if it is not meant to work in {dtype}, take "{dtype}" out of dtypes.{what}'
 
 
-def _judge(tally: Tally, backward: bool, subject: Subject) -> Verdict:
-    """Judge forward, then backward where it is claimed."""
+def _values_and_gradients(subject: Subject) -> Verdict:
     verdict = _values(subject)
-    return _gradients(tally, subject) if verdict.passed and backward else verdict
+    return _gradients(subject) if verdict.passed else verdict
 
 
 def _values(subject: Subject) -> Verdict:
@@ -74,19 +72,18 @@ def _values(subject: Subject) -> Verdict:
     return fails(f"{title}{off.headline()}", "\n".join([*off.lines(), _take_out(dtype, "forward")]))
 
 
-def _gradients(tally: Tally, subject: Subject) -> Verdict:
+def _gradients(subject: Subject) -> Verdict:
     if not subject.leaves:
-        return tally.untested("no tensor to differentiate with respect to")
+        return untested("no tensor to differentiate with respect to")
     here = tried(lambda: ordinary(subject))
     if isinstance(here, Exception):
         dtype = subject.case.dtype
         what = f"dtypes: backward is claimed for {dtype}, but is refused: {one_line(here.__cause__ or here)}"
         return fails(what, _take_out(dtype, "backward"), **remedy("dtypes.backward", f"-{dtype}"))
     if not here.has_graph:
-        return tally.untested(NO_GRAPH.title)
+        return NO_GRAPH
     if not here.values.numel() or not any(leaf.numel() for leaf in subject.leaves):
-        return tally.untested("inputs or outputs are empty")
-    tally.tested = True
+        return untested("inputs or outputs are empty")
     return HOLDS
 
 
