@@ -68,7 +68,7 @@ class PerSample:
         for sample in context.samples:
             verdict = self.verdict(context, sample)
             yield verdict
-            settled = settled or not verdict.untested or verdict.out_of_reach
+            settled = settled or not verdict.untested or verdict.state == "out of reach"
             if verdict.untested:
                 reasons[verdict.title] = None
         if not settled:
@@ -97,7 +97,7 @@ class PerSample:
             verdict = answer(subject, self.judge)
         if verdict.is_failure and not is_expected(verdict):
             verdict = blame(subject, verdict, context.case.kind.rests_on)
-        if verdict.passed and verdict.applies and _is_empty(subject, self.derivative):
+        if verdict.passed and verdict.state != "inapplicable" and _is_empty(subject, self.derivative):
             verdict = untested("inputs or outputs are empty")
         return with_sample(verdict, sample, subject)
 

@@ -17,7 +17,7 @@ from opcheck.checks.calls import Result, ordinary, result
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, untested
+from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
@@ -30,7 +30,6 @@ LEAST, COARSE = 16, 0.01
 """The bound in coarse dtypes, where so many units are all of a number: how many of them, or which share of it."""
 REPEATS = 3
 """How many ordinary calls must agree before another call is accused of giving something else."""
-NO_GRAPH = untested("no output requires grad: there is no backward pass")
 
 
 class Row(NamedTuple):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from opcheck.planning.expectations import Kind, fits, is_about
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Expect
 from opcheck.spec.library import Sample
+
+State = Literal["tested", "refused", "error", "inconclusive", "untested", "inapplicable", "out of reach"]
+UNTESTED: Sequence[State] = ("untested", "inapplicable", "out of reach")
+"""The states in which nothing was compared: such a verdict is no evidence for the claim. The title says why."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,14 @@ class Verdict:
     """What helps to fix it, in several lines."""
     sample: str | None = None
     """The name of the sample; None if the verdict is about the case as a whole."""
-    is_error: bool = False
-    """The claim could not be tested: the operator refused the sample, or the sample cannot be made."""
+    state: State = "tested"
+    """What it rests on.
+
+    tested: evidence. refused: an error of the operator in place of a number. error: the claim could not be tested, as
+    where the operator refuses the sample. inconclusive: nothing can be told here, as at a kink. untested: there was
+    nothing to compare. inapplicable: the claim says nothing about the sample. out of reach: torch has no way to ask
+    about the claim, whatever the operator does.
+    """
     where: str = ""
     """`file:line` of the sample."""
     recipe: str = ""
@@ -41,20 +51,10 @@ class Verdict:
     """The arguments that the operator was called with."""
     fields: dict[str, Any] = field(default_factory=dict)
     """Data for reports."""
-    inconclusive: bool = False
-    """Nothing can be told here: the function has no derivative at the sample, or too coarse values."""
     blocked: str = ""
     """The name of the check whose failure keeps this claim from being judged; empty if there is none."""
     root: Verdict | None = field(default=None, repr=False)
     """What that check says at the sample, if it was asked."""
-    untested: bool = False
-    """Nothing was compared: the verdict is no evidence for the claim. The title says why."""
-    applies: bool = True
-    """Whether the claim says anything about the sample. If not, nothing is compared."""
-    out_of_reach: bool = False
-    """torch has no way to ask about the claim at this sample, whatever the operator does. Nothing is compared."""
-    refused: bool = False
-    """Whether the operator raises an error instead of returning a number."""
     at: tuple[str, Sample] | None = field(default=None, repr=False)
     """The check whose claim does not hold, and the sample, where they are not those that are judged."""
     elsewhere: bool = field(default=False, repr=False)
@@ -65,16 +65,21 @@ class Verdict:
     """The exception behind it, for debuggers."""
 
     @property
+    def untested(self) -> bool:
+        """Whether nothing was compared: the verdict is no evidence for the claim. The title says why."""
+        return self.state in UNTESTED
+
+    @property
     def is_failure(self) -> bool:
         """Whether the claim was judged, and does not hold."""
-        return not (self.passed or self.is_error or self.inconclusive or self.blocked)
+        return not self.passed and self.kind == "failed"
 
     @property
     def kind(self) -> Kind:
         """The kind of outcome that it leads to, if it has not passed."""
         if self.blocked:
             return "blocked"
-        return "inconclusive" if self.inconclusive else "error" if self.is_error else "failed"
+        return self.state if self.state in ("inconclusive", "error") else "failed"
 
     def is_expected_by(self, expect: Expect) -> bool:
         """Tell whether an expectation covers it, if it has not passed: its sample, its kind, and its text."""
@@ -103,7 +108,7 @@ def fails(title: str, detail: str = "", *, code: str = "", **fields: Any) -> Ver
 def refused(kind: CheckKind, title: str) -> Verdict:
     """Return the verdict that the operator raises an error instead of doing what it claims."""
     fields = {} if kind.on_request or not kind.needs else remedy(f"supports.{kind.needs[-1]}", False)
-    return Verdict(False, title, kind.remedy, fields=fields, refused=True)
+    return Verdict(False, title, kind.remedy, fields=fields, state="refused")
 
 
 def remedy(key: str, write: bool | str) -> dict[str, Any]:
@@ -116,7 +121,12 @@ def remedy(key: str, write: bool | str) -> dict[str, Any]:
 
 def cannot(title: str, detail: str = "") -> Verdict:
     """Return the verdict that a claim could not be tested."""
-    return Verdict(False, title, detail, is_error=True)
+    return Verdict(False, title, detail, state="error")
+
+
+def inconclusive(title: str, detail: str = "", **fields: Any) -> Verdict:
+    """Return the verdict that nothing can be told: there is no derivative at the sample, or values are too coarse."""
+    return Verdict(False, title, detail, state="inconclusive", fields=fields)
 
 
 def blocked(check: str, title: str, detail: str = "") -> Verdict:
@@ -145,20 +155,21 @@ def noted(notes: Sequence[str]) -> Verdict:
 
 def untested(why: str) -> Verdict:
     """Return the verdict that there was nothing to compare."""
-    return Verdict(True, why, untested=True)
+    return Verdict(True, why, state="untested")
 
 
 NOTHING = untested("the check compares nothing")
+NO_GRAPH = untested("no output requires grad: there is no backward pass")
 
 
 def inapplicable(why: str) -> Verdict:
     """Return the verdict that the claim says nothing about a sample."""
-    return Verdict(True, why, untested=True, applies=False)
+    return Verdict(True, why, state="inapplicable")
 
 
 def out_of_reach(why: str) -> Verdict:
     """Return the verdict that torch cannot be asked about the claim. A case of which this is all is skipped."""
-    return Verdict(True, why, untested=True, out_of_reach=True)
+    return Verdict(True, why, state="out of reach")
 
 
 class Blocked(Exception):

@@ -26,7 +26,7 @@ def judge(case: Case, verdicts: Sequence[Verdict]) -> Outcome:
     tested = [verdict for verdict in verdicts if not verdict.untested]
     if not tested:
         why = "; ".join(dict.fromkeys(verdict.title for verdict in verdicts))
-        beyond: dict[str, Any] = {"out_of_reach": True} if any(one.out_of_reach for one in verdicts) else {}
+        beyond: dict[str, Any] = {"out_of_reach": True} if any(one.state == "out of reach" for one in verdicts) else {}
         return Outcome.of(case, "skipped", why, **beyond)
     unmet = [(expect, text) for expect in case.expectations if (text := _unmet(expect, verdicts))]
     if unmet:
@@ -92,7 +92,7 @@ def _unmet(expect: Expect, verdicts: Sequence[Verdict]) -> str:
     met = {verdict.sample for verdict in verdicts if not verdict.passed and verdict.is_expected_by(expect)}
     if expect.when.sample is None:
         return "" if met else f"{UNMET[expect.outcome]}: {expect.reason}"
-    tested = dict.fromkeys(v.sample for v in verdicts if v.applies and is_about(expect, v.sample))
+    tested = dict.fromkeys(v.sample for v in verdicts if v.state != "inapplicable" and is_about(expect, v.sample))
     names = ", ".join(str(sample) for sample in tested if sample not in met)
     return f"sample {names} was {UNMET[expect.outcome]}: {expect.reason}" if names else ""
 

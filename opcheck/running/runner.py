@@ -112,7 +112,7 @@ def _judged(context: Context, session: RunSession) -> Outcome:
     effects += [f"the operator leaves {change}, by its import" for change in imports]
     if contained.error is not None:
         ended = _ended(case, contained.error)
-        effects += [f"{one.title}\n{one.detail}" for one in verdicts if one.is_error]  # before a late error
+        effects += [f"{one.title}\n{one.detail}" for one in verdicts if one.kind == "error"]  # before a late error
         message = "\n".join([ended.message, *effects])
         return replace(ended, outcome="error", message=message) if effects else ended
     session.cause = next((verdict.cause for verdict in verdicts if not verdict.passed), None)

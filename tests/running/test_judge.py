@@ -24,7 +24,7 @@ def verdicts(**others):
 
 WRONG = fails("the slope is wrong", "by a lot", row=1)
 REFUSED = cannot("the operator refuses the sample", "TypeError: no")
-KINK = Verdict(False, "a kink", "move the sample", inconclusive=True)
+KINK = Verdict(False, "a kink", "move the sample", state="inconclusive")
 NOTHING = untested("no output requires grad")
 
 

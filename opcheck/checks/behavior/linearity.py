@@ -12,9 +12,9 @@ from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, is_strided, push, tangents_of
 from opcheck.checks.plain_torch import CALL, TANGENTS, asserted, for_vectors
-from opcheck.checks.relations import NO_GRAPH, Row, at_once, relation
+from opcheck.checks.relations import Row, at_once, relation
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import Blocked, Verdict, fails
+from opcheck.checks.verdict import NO_GRAPH, Blocked, Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import rounding_unit

@@ -23,7 +23,7 @@ def judge(subject: Subject) -> Verdict:
     """Repeat the backward pass, and that of the backward pass."""
     ordinary(subject)  # a backward pass that raises is no matter of chance
     verdict = compared(subject)
-    if verdict.untested or verdict.is_error or (verdict.passed and not subject.supports.second_order):
+    if verdict.untested or verdict.state == "error" or (verdict.passed and not subject.supports.second_order):
         return verdict
     most = subject.request.numbers.nondeterminism
     if not verdict.passed:

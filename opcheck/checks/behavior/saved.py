@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, copies, ordinary, tensors_among
-from opcheck.checks.relations import NO_GRAPH, Row, compared, relation
+from opcheck.checks.relations import Row, compared, relation
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.samples.inputs import built, parts
 

@@ -110,14 +110,14 @@ def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
 
 
 def _meaning(kind: CheckKind, verdict: Verdict) -> Answer:
-    if verdict.is_error:
+    if verdict.state == "error":
         return "untried"
-    if verdict.out_of_reach:
+    if verdict.state == "out of reach":
         # torch.func never asks a jvp in Python for its own tangents: see `compare.NO_DOUBLE_JVP`. It cannot refuse.
         return "refused" if kind.name == "fwd_over_fwd" else "silent"
     if verdict.passed:
         return "silent" if verdict.untested else "works"
-    return "refused" if verdict.refused or kind.may_be_wrong else "wrong"
+    return "refused" if verdict.state == "refused" or kind.may_be_wrong else "wrong"
 
 
 def applies(feature: str, subject: Subject) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 
 from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Context, Subject
-from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails, inapplicable, untested
+from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, blocked, fails, inapplicable, untested
 from opcheck.derivatives import tried
 from opcheck.derivatives.objection import lost_digits
 from opcheck.derivatives.sparse import are_movable
@@ -47,7 +47,7 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
     if subject.numbers is None:
         return inapplicable(too_coarse_output(subject.output_info.dtype))
     if not subject.output_info.requires_grad:
-        return untested("no output requires grad: there is no backward pass")
+        return NO_GRAPH
     if not subject.output_info.differentiable:
         return untested("the outputs that have a derivative are empty")
     request = subject.request

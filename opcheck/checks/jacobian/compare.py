@@ -15,7 +15,19 @@ from opcheck.checks.plain_torch import CALL, asserted, for_vectors
 from opcheck.checks.raw_gradients import functions_of
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import by_reference
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, out_of_reach, refused, remedy, untested
+from opcheck.checks.verdict import (
+    HOLDS,
+    NO_GRAPH,
+    Verdict,
+    cannot,
+    fails,
+    inapplicable,
+    inconclusive,
+    out_of_reach,
+    refused,
+    remedy,
+    untested,
+)
 from opcheck.derivatives import Disagreement
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.objection import derivative_named, extent_compared, lets_wrong_sign_pass, objection
@@ -53,7 +65,7 @@ def compared(subject: Subject) -> Verdict:
     if not outputs.has_derivative:
         return untested("no output is of a floating or complex dtype")
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
-        return untested("no output requires grad: there is no backward pass")
+        return NO_GRAPH
     if subject.context.wide and lets_wrong_sign_pass(check, subject.request, subject.point):
         return blind(subject)
     request = subject.request
@@ -108,9 +120,9 @@ def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
     rest = "\n".join(others[:MOST_LINES] + (["..."] if len(others) > MOST_LINES else []))
     if contradiction.kind in INCONCLUSIVE:
         if contradiction.kind == "coarse":
-            rest, fields = OF_COARSE.format(subject.case.dtype), remedy("dtypes.forward", f"-{subject.case.dtype}")
-            return Verdict(False, title, rest, inconclusive=True, fields=fields)
-        return Verdict(False, title, rest, inconclusive=True)
+            dtype = subject.case.dtype
+            return inconclusive(title, OF_COARSE.format(dtype), **remedy("dtypes.forward", f"-{dtype}"))
+        return inconclusive(title, rest)
     if contradiction.kind == "refused":
         return refused(kind, title)
     if contradiction.mismatch is None:

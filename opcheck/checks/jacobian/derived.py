@@ -165,7 +165,7 @@ def _besides(context: Context, written: Sample, one: Derived) -> Verdict | None:
         if not _is_claimed(context, name):
             continue
         wrong = verdict(name, one.sample)
-        if wrong.is_failure and not wrong.refused and verdict(name, written).passed:
+        if wrong.is_failure and wrong.state != "refused" and verdict(name, written).passed:
             return at_derived(one, wrong, name, one.sample)
     return None
 

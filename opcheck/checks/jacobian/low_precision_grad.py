@@ -26,7 +26,6 @@ from opcheck.checks.calls import Call, Tensors, as_they_are, push
 from opcheck.checks.looks import SLOW, Answer, Attempt, at_derived, attempt, long_sums
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.raw_gradients import raw_gradients
-from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import (
     Parts,
@@ -37,7 +36,7 @@ from opcheck.checks.truth import (
     names_of_parts,
     truth_of,
 )
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, first_failure, remedy, untested
+from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, fails, first_failure, remedy, untested
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, mismatch, rounding_unit
@@ -237,12 +236,12 @@ def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
     if isinstance(gradients, Exception):
         title = f"low_precision_grad: backward is claimed for {dtype}, but is refused: {one_line(gradients)}"
         detail = f'if it is not meant to work in {dtype}, take "{dtype}" out of dtypes.backward'
-        return replace(fails(title, detail, **remedy("dtypes.backward", f"-{dtype}")), refused=True)
+        return replace(fails(title, detail, **remedy("dtypes.backward", f"-{dtype}")), state="refused")
     pushed = tried(lambda: push(subject, tangents)) if tangents else ()
     if isinstance(pushed, Exception):
         title = f"low_precision_grad: forward mode is claimed for {dtype}, but is refused: {one_line(pushed)}"
         detail = "if no dtype supports it, write supports.forward_ad = false; else expect this failure"
-        return replace(fails(title, detail, **remedy("supports.forward_ad", False)), refused=True)
+        return replace(fails(title, detail, **remedy("supports.forward_ad", False)), state="refused")
     return {"outputs": call.results, "gradients": gradients, "tangents": pushed}
 
 

@@ -12,10 +12,9 @@ from functools import partial
 
 from opcheck.checks.calls import ordinary
 from opcheck.checks.per_sample import PerSample, out_of_memory
-from opcheck.checks.relations import NO_GRAPH
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import truth_of_values, values_of
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, remedy, untested
+from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, fails, remedy, untested
 from opcheck.derivatives import NO_REFUSAL, tried
 from opcheck.derivatives.rounding import mismatch
 from opcheck.samples.modules import ModuleCall
