@@ -7,17 +7,15 @@ too large to be told apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from opcheck.checks.arguments import defaults_of, names_of
-from opcheck.checks.choices import choices_of
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import Truth, by_reference, on_cpu
 from opcheck.checks.verdict import Verdict
@@ -30,14 +28,13 @@ from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.objection import derivative_named
 from opcheck.derivatives.point import Point
 from opcheck.planning.expectations import is_about
+from opcheck.samples.choices import keywords_of
 from opcheck.samples.derive import Change, Derived, Keywords, derived, in_turn, keeps_ties, lengthened, room_of
 from opcheck.samples.realize import parameter_elements
 from opcheck.samples.results import with_gradient
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
-from opcheck.spec.render import render
-from opcheck.spec.values import NoneValue
 from opcheck.text import one_line
 
 Answer = Literal[
@@ -129,7 +126,7 @@ Changes = dict[str, list[Sequence[Change]]]
 def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes:
     """Return what is derived from each of the written samples, by its name, each with what to try in its place."""
     operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
-    call = context.memo.once("keywords", lambda: _keywords(operator, path, (one.kwargs for one in samples)))
+    call = context.memo.once("keywords", lambda: keywords_of(operator, path, (one.kwargs for one in samples)))
     module, constructor = context.memo.once("constructor", lambda: _constructor(context))
     real = str(context.dtype.to_real()).removeprefix("torch.") if context.dtype.is_complex else ""
     known = [(one.args, one.kwargs, one.module) for one in samples]
@@ -341,25 +338,4 @@ def _constructor(context: Context) -> tuple[Construction | None, Keywords | None
     if recipe is None:
         return None, None
     passed = (one.module.kwargs for one in samples if one.module is not None)
-    return recipe.spec, _keywords(recipe.make, path, passed, len(recipe.spec.args))
-
-
-def _keywords(
-    function: Callable[..., Any], path: str, passed: Iterable[Mapping[str, Any]], positional: int = 0
-) -> Keywords:
-    """Return the keywords of a function, with values that lead to other code of it, and those that some calls pass.
-
-    positional: how many of its arguments are passed by position.
-    """
-    listed = {name: {render(value): value for value in own} for name, own in choices_of(function).items()}
-    for kwargs in passed:
-        for name, value in kwargs.items():
-            if isinstance(value, (bool, int, float, str, NoneValue)):
-                listed.setdefault(name, {})[render(value)] = value
-    choices = {name: [*values.values()] for name, values in listed.items()}
-    names = names_of(function, path)
-    defaults, choices = (
-        {name: own[name] for name in own if name not in names[:positional]}
-        for own in (defaults_of(function, path), choices)
-    )
-    return Keywords(defaults, choices, names)
+    return recipe.spec, keywords_of(recipe.make, path, passed, len(recipe.spec.args))

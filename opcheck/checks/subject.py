@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.arguments import argument_label, names_of
 from opcheck.checks.wide_tolerances import wider_numbers, wider_values
 from opcheck.derivatives import Coverage, Numbers, Request, TooLarge, default_numbers
 from opcheck.derivatives.disagreement import output_label
@@ -21,6 +20,7 @@ from opcheck.derivatives.rounding import rounding_unit
 from opcheck.devices.device import CPU, Device
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
+from opcheck.samples.arguments import argument_label, names_of
 from opcheck.samples.cache import Cache, Memo
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.inputs import Inputs

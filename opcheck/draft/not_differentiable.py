@@ -11,8 +11,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 
-from opcheck.checks.arguments import parameters
 from opcheck.draft.signature import STARRED, schemas_of
+from opcheck.samples.arguments import parameters
 
 TAKES_NO_TENSOR = "it takes no tensor, so there is nothing to differentiate"
 RETURNS_NO_TENSOR = "it returns no tensor, so there is nothing to differentiate"

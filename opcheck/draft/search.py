@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import torch
 
-from opcheck.checks.arguments import takes_out
 from opcheck.draft.attempt import (
     DTYPES,
     NO_GUESS,
@@ -39,6 +38,7 @@ from opcheck.draft.refusal import has_interpreter, is_beyond_interpreter
 from opcheck.draft.signature import parameters_of, parameters_of_constructor
 from opcheck.draft.target import resolve_either
 from opcheck.draft.workplace import EXAMPLES, Deadline, Trial, Workplace
+from opcheck.samples.arguments import takes_out
 from opcheck.samples.modules import ModuleRecipe
 from opcheck.samples.resolve import Unresolved, resolve_operator
 from opcheck.spec.operator import Construction

@@ -12,9 +12,9 @@ from typing import Any, get_type_hints
 import torch
 from torch.nn import Module
 
-from opcheck.checks.arguments import is_function, parameters, schema_of
 from opcheck.draft.hint import documented, shapes_in
 from opcheck.draft.parameter import TENSOR, Parameter
+from opcheck.samples.arguments import is_function, parameters, schema_of
 
 STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 UNKNOWN = (

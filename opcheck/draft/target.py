@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from opcheck.checks.arguments import is_function
+from opcheck.samples.arguments import is_function
 from opcheck.samples.resolve import Unresolved, as_operator, import_module, is_dispatched, resolve
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.arguments import defaults_of, names_of
 from opcheck.checks.looks import Attempt
+from opcheck.samples.arguments import defaults_of, names_of
 from opcheck.samples.derive import Keywords
 from opcheck.samples.inputs import parts
 from opcheck.samples.results import differentiable

@@ -6,10 +6,10 @@ import pytest
 import torch
 from operators import varied
 
-from opcheck.checks.arguments import defaults_of
 from opcheck.planning import Selection, load, plan
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
+from opcheck.samples.arguments import defaults_of
 from opcheck.settings import Settings
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.strides import MEMORIES

@@ -4,7 +4,7 @@ import pytest
 import torch
 from operators import diagnosed, faulty
 
-from opcheck.checks.arguments import argument_label, names_of
+from opcheck.samples.arguments import argument_label, names_of
 
 
 class OldStyle(torch.autograd.Function):

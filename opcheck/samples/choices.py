@@ -1,18 +1,20 @@
-"""Which values of its keywords lead to other code of an operator, as its annotations and its code tell."""
+"""The keywords of an operator, and which of their values lead to other code, as annotations and its code tell."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
-from opcheck.checks.arguments import KEYWORD, is_function, parameters
+from opcheck.samples.arguments import KEYWORD, defaults_of, is_function, names_of, parameters
+from opcheck.samples.derive import Keywords
 from opcheck.samples.derive.keywords import NONE, is_dim
 from opcheck.samples.modules import ModuleCall
+from opcheck.spec.render import render
 from opcheck.spec.values import NoneValue, TupleValue
 
 DEPTH = 3
@@ -24,6 +26,27 @@ SEVERAL = (0, 1)
 SEQUENCES = ("tuple", "list", "Sequence", "Iterable")
 Value = str | float | tuple[int, int] | NoneValue
 EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
+
+
+def keywords_of(
+    function: Callable[..., Any], path: str, passed: Iterable[Mapping[str, Any]], positional: int = 0
+) -> Keywords:
+    """Return the keywords of a function, with values that lead to other code of it, and those that some calls pass.
+
+    positional: how many of its arguments are passed by position.
+    """
+    listed = {name: {render(value): value for value in own} for name, own in choices_of(function).items()}
+    for kwargs in passed:
+        for name, value in kwargs.items():
+            if isinstance(value, (bool, int, float, str, NoneValue)):
+                listed.setdefault(name, {})[render(value)] = value
+    choices = {name: [*values.values()] for name, values in listed.items()}
+    names = names_of(function, path)
+    defaults, choices = (
+        {name: own[name] for name in own if name not in names[:positional]}
+        for own in (defaults_of(function, path), choices)
+    )
+    return Keywords(defaults, choices, names)
 
 
 def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
@@ -42,23 +65,27 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     except Exception:  # no signature, or annotations that cannot be evaluated
         return {}
     keywords = [one for one in declared if one.kind in KEYWORD]
-    listed = {one.name: [*get_args(one.annotation)] for one in keywords if get_origin(one.annotation) is Literal}
+    listed = {one.name for one in keywords if get_origin(one.annotation) is Literal}
     optional = {one.name: one.name for one in keywords if one.default is not one.empty}
-    choices = {name: dict.fromkeys(values) for name, values in listed.items()}
-    for one in keywords:
-        values: list[Any] = _instead_of_none(one.name, one.annotation) if one.default is None else []
-        values += [SEVERAL] if is_dim(one.name) and _takes_several(one.annotation) else []
-        choices.setdefault(one.name, {}).update(dict.fromkeys(values))
+    choices = {one.name: dict.fromkeys(_by_annotation(one)) for one in keywords}
     without = {one.name for one in keywords if one.default is None}
     for name, value in _in_all_stages(operator, optional, DEPTH) if optional else ():
         if value == NONE and name in without:
             continue  # its default
         others = [OTHER] if isinstance(value, str) and name not in listed else []
-        choices.setdefault(name, {}).update(dict.fromkeys([value, *others]))
+        choices[name].update(dict.fromkeys([value, *others]))
     several = TupleValue(tuple=[*SEVERAL])
     return {
         name: [several if value == SEVERAL else value for value in values] for name, values in choices.items() if values
     }
+
+
+def _by_annotation(one: inspect.Parameter) -> list[Any]:
+    """Return the values of a keyword that its annotation suggests, besides its default."""
+    if get_origin(one.annotation) is Literal:
+        return [*get_args(one.annotation)]
+    values: list[Any] = _instead_of_none(one.name, one.annotation) if one.default is None else []
+    return [*values, SEVERAL] if is_dim(one.name) and _takes_several(one.annotation) else values
 
 
 def _instead_of_none(name: str, annotation: Any) -> list[float]:

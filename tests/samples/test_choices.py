@@ -6,7 +6,7 @@ import pytest
 import torch
 from operators import varied
 
-from opcheck.checks.choices import OTHER, choices_of
+from opcheck.samples.choices import OTHER, choices_of
 from opcheck.samples.derive.keywords import NONE
 from opcheck.samples.modules import ModuleCall
 from opcheck.spec.values import TupleValue
