@@ -124,25 +124,29 @@ def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusa
         subject = context.subject(sample)
     except Exception as error:
         return with_sample(replace(cannot(f"the sample cannot be made: {one_line(error)}"), cause=error), sample)
+    obstacle = _obstacle(subject, derivative, refusal)
+    return subject if obstacle is None else with_sample(obstacle, sample, subject)
+
+
+def _obstacle(subject: Subject, derivative: bool, refusal: Refusal) -> Verdict | None:
+    """Call the operator, so that its own exceptions are not taken for those of the check. Return what is in the way."""
     try:
         if subject.function.inplace and not subject.fits_in_place:
-            return with_sample(inapplicable("the first argument cannot hold the result"), sample)
+            return inapplicable("the first argument cannot hold the result")
         # Some operators refuse inputs that require grad in dtypes that they have no derivative for.
         with torch.set_grad_enabled(derivative):
-            # Called here so that the operator's own exceptions are not taken for those of the check.
             _ = subject.output_info if derivative else subject.outputs
     except Untestable as error:
-        return with_sample(cannot(str(error), WHAT_IS_TESTED), sample, subject)
+        return cannot(str(error), WHAT_IS_TESTED)
     except NO_REFUSAL as error:
-        return with_sample(out_of_memory(error), sample, subject)
+        return out_of_memory(error)
     except Exception as error:
-        verdict = refusal(f"the operator refuses the sample: {one_line(error)}")
-        return with_sample(replace(verdict, cause=error), sample, subject)
+        return replace(refusal(f"the operator refuses the sample: {one_line(error)}"), cause=error)
     unusable = tried(lambda: subject.function.surrogate) if derivative else None
-    if isinstance(unusable, Exception):
-        what = str(unusable) if isinstance(unusable, Unlike) else f"the surrogate raised {one_line(unusable)}"
-        return with_sample(replace(cannot(what, WHAT_A_SURROGATE_IS), cause=unusable), sample, subject)
-    return subject
+    if not isinstance(unusable, Exception):
+        return None
+    what = str(unusable) if isinstance(unusable, Unlike) else f"the surrogate raised {one_line(unusable)}"
+    return replace(cannot(what, WHAT_A_SURROGATE_IS), cause=unusable)
 
 
 WHAT_A_SURROGATE_IS = "expected a function of the same arguments, with outputs of the same shapes and dtypes"

@@ -209,7 +209,16 @@ class Context:
 
     def at(self, sample: Sample, inputs: Inputs) -> Subject:
         """Return the operator at some inputs by the recipes of a sample."""
-        return Subject(self, sample, inputs, self.function(sample, inputs))
+        spec = self.case.operator.spec
+        seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
+        inplace = spec.inplace or self.case.variant.kind == "inplace"
+        operator = self.operator_at(sample)
+        surrogate = None if spec.surrogate_path is None else self.operator_at(sample, spec.surrogate_path)
+        function = TestedFunction(
+            operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, surrogate,
+            spec.surrogate == "constant",
+        )  # fmt: skip
+        return Subject(self, sample, inputs, function)
 
     def realize(
         self, sample: Sample, more_seed: str = "", finer: str | None = None, wrt: Callable[[Path], bool] | None = None
@@ -246,18 +255,6 @@ class Context:
             return at in wanted or name in wanted
 
         return chosen
-
-    def function(self, sample: Sample, inputs: Inputs) -> TestedFunction:
-        """Return the operator at a sample as a function of its leaves."""
-        spec = self.case.operator.spec
-        seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
-        inplace = spec.inplace or self.case.variant.kind == "inplace"
-        operator = self.operator_at(sample)
-        surrogate = None if spec.surrogate_path is None else self.operator_at(sample, spec.surrogate_path)
-        return TestedFunction(
-            operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, surrogate,
-            spec.surrogate == "constant",
-        )  # fmt: skip
 
 
 NUMBERS_OF = ("abs", "real", "gauge_invariant", "finite")

@@ -112,39 +112,33 @@ def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surrounding
     """Compare a call in other surroundings, forward and backward, with one in none; if it differs, say in which."""
 
     def together() -> Iterable[Row]:
-        return both(
-            "in other surroundings", _result_in(subject, *around.values(), recorded=True, of_results=True), here
-        )
+        with all_of(around.values()):
+            got = _recorded(subject, _of_results(subject))
+        return both("in other surroundings", got, here)
 
     def each() -> Iterator[Row]:
         for name, own in around.items():
-            yield from both(f"under {name}", _result_in(subject, own), here, _within(own.code))
-        recorded = _result_in(subject, recorded=True)
-        yield Row(
-            "the gradients under create_graph=True", recorded.gradient, here.gradient, RECORDED.format(call=GRADIENTS)
-        )
-        yield from both(
-            "of inputs that are results of other operations", _result_in(subject, of_results=True), here, OF_RESULTS
-        )
+            with own.enter():
+                got = result(subject)
+            yield from both(f"under {name}", got, here, _within(own.code))
+        gradient, code = _recorded(subject, Call.of(subject)).gradient, RECORDED.format(call=GRADIENTS)
+        yield Row("the gradients under create_graph=True", gradient, here.gradient, code)
+        got = result(subject, _of_results(subject))
+        yield from both("of inputs that are results of other operations", got, here, OF_RESULTS)
 
     return at_once(subject, together, each)
 
 
-def _result_in(
-    subject: Subject, *surroundings: Surroundings, recorded: bool = False, of_results: bool = False
-) -> Result:
-    """Return what a call gives whose forward and backward pass both run in some surroundings.
+def _recorded(subject: Subject, call: Call) -> Result:
+    """Return what a call gives whose backward pass is recorded, where second order is claimed.
 
-    recorded: whether the backward pass is, where second order is claimed. If that raises, another check reports it.
-    of_results: whether inputs are results of other operations.
+    If that raises, another check reports it.
     """
-    with all_of(surroundings):
-        call = _of_results(subject) if of_results else Call.of(subject)
-        if recorded and subject.supports.backward and subject.supports.second_order:
-            values, gradient = call.values, tried(lambda: call.gradient(create_graph=True))
-            if isinstance(gradient, Tensor):
-                return Result(values, gradient, call.has_graph)
-        return result(subject, call)
+    if subject.supports.backward and subject.supports.second_order:
+        values, gradient = call.values, tried(lambda: call.gradient(create_graph=True))
+        if isinstance(gradient, Tensor):
+            return Result(values, gradient, call.has_graph)
+    return result(subject, call)
 
 
 def _of_results(subject: Subject) -> Call:
