@@ -78,11 +78,10 @@ class Call:
         return Call((*self.leaves, *cotangents), tuple(gradient for gradient in pulled if gradient.requires_grad))
 
 
-def push(subject: Subject, tangents: Iterable[Tensor] | None = None) -> Tensors:
-    """Return the tangents of the outputs by one call in forward mode, by default for `tangents_of` the sample."""
+def push(subject: Subject, tangents: Iterable[Tensor]) -> Tensors:
+    """Return the tangents of the outputs by one call in forward mode."""
     leaves = [leaf.detach() for leaf in as_they_are(subject)]
-    vectors = tangents_of(subject) if tangents is None else tangents
-    return differentiable(jvp(subject.function, leaves, [t.to(leaf) for t, leaf in zip(vectors, leaves, strict=True)]))
+    return differentiable(jvp(subject.function, leaves, [t.to(leaf) for t, leaf in zip(tangents, leaves, strict=True)]))
 
 
 def has_tangents(subject: Subject) -> bool:
@@ -93,8 +92,11 @@ def has_tangents(subject: Subject) -> bool:
 
 
 def tangents_of(subject: Subject) -> Tensors:
-    """Return tangents for the leaves: the same numbers each time."""
-    return vectors_like(subject.leaves, 1)
+    """Return tangents for the leaves: the same numbers each time.
+
+    There are none if forward mode is not claimed, or the leaves are not strided.
+    """
+    return vectors_like(subject.leaves, 1) if subject.supports.forward_ad and is_strided(subject) else ()
 
 
 def as_they_are(subject: Subject) -> Tensors:

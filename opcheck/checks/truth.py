@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Tensors, as_they_are, is_strided, push, tangents_of
+from opcheck.checks.calls import Call, Tensors, as_they_are, push
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.values.reference import referred
 from opcheck.derivatives.coordinates import real_size
@@ -120,11 +120,6 @@ def first_order(subject: Subject, cotangents: Iterable[Tensor], tangents: Sequen
         call = Call.of(subject, as_they_are(subject))
         parts = {"outputs": call.results, "gradients": call.gradients(cotangents)}
         return parts | {"tangents": push(subject, tangents)} if tangents else parts
-
-
-def forward_tangents(subject: Subject) -> Tensors:
-    """Return tangents for the leaves; none if forward mode is not claimed, or the leaves are not strided."""
-    return tangents_of(subject) if subject.supports.forward_ad and is_strided(subject) else ()
 
 
 def names_of_parts(subject: Subject) -> dict[str, Sequence[str]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Result, Tensors, is_strided, push, tangents_of
+from opcheck.checks.calls import Call, Result, Tensors, push, tangents_of
 from opcheck.checks.plain_torch import CALL, TANGENTS, asserted, for_vectors
 from opcheck.checks.relations import Row, at_once, relation
 from opcheck.checks.subject import Subject
@@ -54,11 +54,11 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
         return
     call = Call.of(subject)
     yield from _linear(subject, "gradients", "cotangents", call.cotangents, call.gradient, here.gradient)
-    if subject.supports.forward_ad and is_strided(subject):
-        plain = tried(lambda: vector(push(subject)))
+    vectors = tangents_of(subject)
+    if vectors:
+        plain = tried(lambda: vector(push(subject, vectors)))
         if isinstance(plain, Exception):
             raise Blocked("forward_ad", f"an ordinary call in forward mode raised {one_line(plain)}") from plain
-        vectors = tangents_of(subject)
         yield from _linear(subject, "tangents", "tangents", vectors, lambda t: vector(push(subject, t)), plain)
 
 

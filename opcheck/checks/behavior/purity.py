@@ -74,8 +74,8 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         stages["backward"] = lambda: call.gradients(v.detach() for v in cotangents)
         if subject.supports.second_order:
             stages["the backward pass of backward"] = lambda: call.again(cotangents).gradients()
-    if subject.supports.forward_ad and is_strided(subject):
-        vectors = tangents_of(subject)
+    vectors = tangents_of(subject)
+    if vectors:
         watched += Watched.all("tangent", vectors)
         stages["forward mode"] = lambda: push(subject, vectors)
     for name, stage in stages.items():

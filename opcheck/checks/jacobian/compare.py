@@ -66,8 +66,8 @@ def compared(subject: Subject) -> Verdict:
         return untested("no output is of a floating or complex dtype")
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
         return NO_GRAPH
-    if subject.context.wide and lets_wrong_sign_pass(check, subject.request, subject.point):
-        return blind(subject)
+    if blind := blinded(subject):
+        return blind
     request = subject.request
     if check == "backward":
         request = replace(request, reference=_reference(subject))
@@ -96,10 +96,12 @@ def _reference(subject: Subject) -> Function | None:
         return None
 
 
-def blind(subject: Subject) -> Verdict:
-    """Return that the tolerances say nothing: those of the command line, else those of the spec."""
-    context, numbers = subject.context, subject.request.numbers
-    operator = context.case.operator
+def blinded(subject: Subject) -> Verdict | None:
+    """Return that wide tolerances say nothing: those of the command line, else those of the spec. None if they do."""
+    context = subject.context
+    if not (context.wide and lets_wrong_sign_pass(subject.check, subject.request, subject.point)):
+        return None
+    operator, numbers = context.case.operator, subject.request.numbers
     own = ("tolerance",) if "tolerance" in operator.spec.model_fields_set else ("name",)
     place = operator.problem(own, f"atol = {numbers.atol:g} and rtol = {numbers.rtol:g}")
     text = str(place) if not WIDTHS_OF_DERIVATIVES & set(context.overrides) else place.what

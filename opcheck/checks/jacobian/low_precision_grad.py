@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Tensors, as_they_are, push
+from opcheck.checks.calls import Call, Tensors, as_they_are, push, tangents_of
 from opcheck.checks.looks import SLOW, Answer, Attempt, at_derived, attempt, long_sums
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.raw_gradients import raw_gradients
@@ -32,7 +32,6 @@ from opcheck.checks.truth import (
     Truth,
     by_reference,
     first_order,
-    forward_tangents,
     names_of_parts,
     truth_of,
 )
@@ -78,7 +77,7 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
     outputs = [output for output in call.outputs if output.requires_grad]
     if not all(any(map(torch.numel, tensors)) for tensors in (subject.leaves, outputs)):
         return untested("inputs or outputs are empty")
-    tangents = forward_tangents(subject)
+    tangents = tangents_of(subject)
     got = _tried(subject, call, tangents)
     if isinstance(got, Verdict):
         return got
@@ -154,7 +153,7 @@ def _of_long_sums(made: Attempt) -> Verdict | Answer:
     began = perf_counter()
     with torch.enable_grad():
         call = Call.of(subject, as_they_are(subject))
-    cotangents, tangents = (tuple(map(torch.abs, own)) for own in (call.cotangents, forward_tangents(subject)))
+    cotangents, tangents = (tuple(map(torch.abs, own)) for own in (call.cotangents, tangents_of(subject)))
     got = tried(lambda: first_order(subject, cotangents, tangents))
     if perf_counter() - began > SLOW:
         return "slow"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opcheck.checks.jacobian.compare import blind
+from opcheck.checks.jacobian.compare import blinded
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
-from opcheck.derivatives.objection import lets_wrong_sign_pass, objection
+from opcheck.derivatives.objection import objection
 
 
 def judge(subject: Subject) -> Verdict:
@@ -24,8 +24,8 @@ def judge(subject: Subject) -> Verdict:
     semantics = {"masked": True} if subject.function.masked else {"masked": True, "non-masked": False}
     for name, masked in semantics.items():
         own = replace(subject, function=replace(subject.function, masked=masked))
-        if subject.context.wide and lets_wrong_sign_pass("masked", own.request, own.point):
-            return blind(own)
+        if blind := blinded(own):
+            return blind
         contradiction = objection("masked", own.request, own.point)
         if contradiction is not None:
             title = f"masked: the derivative is wrong under {name} semantics"

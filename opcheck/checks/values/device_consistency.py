@@ -13,10 +13,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Tensors, as_they_are, push
+from opcheck.checks.calls import Call, Tensors, as_they_are, push, tangents_of
 from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Subject
-from opcheck.checks.truth import Truth, first_order, forward_tangents, names_of_parts, on_cpu, values_of
+from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, values_of
 from opcheck.checks.verdict import Blocked, Verdict, cannot, fails, noted, remedy
 from opcheck.derivatives import tried
 from opcheck.derivatives.rounding import Moved
@@ -34,7 +34,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         return
     with torch.enable_grad():
         call = Call.of(subject, as_they_are(subject))
-    cotangents, tangents = call.cotangents, forward_tangents(subject)
+    cotangents, tangents = call.cotangents, tangents_of(subject)
 
     def gradients(own: Subject, move: Moved) -> Tensors:
         return first_order(own, map(move, cotangents))["gradients"]
