@@ -111,6 +111,21 @@ def refused(kind: CheckKind, title: str) -> Verdict:
     return Verdict(False, title, kind.remedy, fields=fields, state="refused")
 
 
+def refused_in(check: str, dtype: str, what: str, why: str) -> Verdict:
+    """Return the verdict that an operator refuses a dtype in which a pass is claimed: forward or backward.
+
+    why: how it refuses it, as in "is refused: RuntimeError".
+    """
+    fields = remedy(f"dtypes.{what}", f"-{dtype}")
+    title = f"{check}: {what} is claimed for {dtype}, but {why}"
+    return Verdict(False, title, take_out(dtype, what), fields=fields, state="refused")
+
+
+def take_out(dtype: str, what: str) -> str:
+    """Return how a spec says that a pass is not meant to work in a dtype."""
+    return f'if it is not meant to work in {dtype}, take "{dtype}" out of dtypes.{what}'
+
+
 def remedy(key: str, write: bool | str) -> dict[str, Any]:
     """Return the field with the claim to make or to take back, as data: a key of the spec, and what to write.
 

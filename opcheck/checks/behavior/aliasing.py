@@ -68,11 +68,10 @@ def _twice(subject: Subject, one: int, other: int) -> Iterator[Row]:
     """Compare the gradient of a tensor in two places with the sum of those of two tensors of its values."""
     leaves = list(copies(subject.leaves))
     leaves[other] = copies((leaves[one],))[0]
-    apart = tried(lambda: Call.of(subject, leaves))
-    gradient = apart if isinstance(apart, Exception) else tried(apart.gradient)
-    if isinstance(apart, Exception) or isinstance(gradient, Exception):
+    apart = tried(lambda: result(subject, Call.of(subject, leaves)))
+    if isinstance(apart, Exception):
         return  # the operator does not take equal values there
-    pieces = parts(gradient, map(real_size, leaves))
+    pieces = parts(apart.gradient, map(real_size, leaves))
     leaves[other] = leaves[one]
     shared = Call.of(subject, leaves)
     what = f"one tensor as both {subject.leaf_names[one]} and {subject.leaf_names[other]}"

@@ -35,7 +35,7 @@ from opcheck.checks.truth import (
     names_of_parts,
     truth_of,
 )
-from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, fails, first_failure, remedy, untested
+from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, fails, first_failure, refused_in, remedy, untested
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, mismatch, rounding_unit
@@ -233,9 +233,7 @@ def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
     dtype = subject.case.dtype
     gradients = tried(call.gradients)
     if isinstance(gradients, Exception):
-        title = f"low_precision_grad: backward is claimed for {dtype}, but is refused: {one_line(gradients)}"
-        detail = f'if it is not meant to work in {dtype}, take "{dtype}" out of dtypes.backward'
-        return replace(fails(title, detail, **remedy("dtypes.backward", f"-{dtype}")), state="refused")
+        return refused_in("low_precision_grad", dtype, "backward", f"is refused: {one_line(gradients)}")
     pushed = tried(lambda: push(subject, tangents)) if tangents else ()
     if isinstance(pushed, Exception):
         title = f"low_precision_grad: forward mode is claimed for {dtype}, but is refused: {one_line(pushed)}"

@@ -14,7 +14,7 @@ from opcheck.checks.calls import ordinary
 from opcheck.checks.per_sample import PerSample, out_of_memory
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import truth_of_values, values_of
-from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, fails, remedy, untested
+from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, fails, refused_in, remedy, take_out, untested
 from opcheck.derivatives import NO_REFUSAL, tried
 from opcheck.derivatives.rounding import mismatch
 from opcheck.samples.modules import ModuleCall
@@ -33,19 +33,11 @@ def check(context: Context) -> Iterator[Verdict]:
     forward = context if dtype in claims.backward else replace(context, requires_grad=False)
     backward = claims.supports.backward is not False and dtype in claims.backward
     judge, tests = (_values_and_gradients, "the claim about backward") if backward else (_values, "the claim")
-    yield from PerSample(judge, derivative=False, refusal=partial(_broken, dtype), tests=tests)(forward)
+    # Elsewhere a refused sample is an error. Here, that the operator accepts the dtype is the claim.
+    refusal = partial(refused_in, "dtypes", dtype, "forward")
+    yield from PerSample(judge, derivative=False, refusal=refusal, tests=tests)(forward)
     if claims.exact and claims.supports.backward and is_differentiable(dtype) and dtype not in claims.backward:
         yield _refused(context, "backward")
-
-
-def _broken(dtype: str, refusal: str) -> Verdict:
-    # Elsewhere a refused sample is an error. Here, that the operator accepts the dtype is the claim.
-    title = f"dtypes: forward is claimed for {dtype}, but {refusal}"
-    return fails(title, _take_out(dtype, "forward"), **remedy("dtypes.forward", f"-{dtype}"))
-
-
-def _take_out(dtype: str, what: str) -> str:
-    return f'if it is not meant to work in {dtype}, take "{dtype}" out of dtypes.{what}'
 
 
 def _values_and_gradients(subject: Subject) -> Verdict:
@@ -64,11 +56,11 @@ def _values(subject: Subject) -> Verdict:
     dtype, got, names = subject.case.dtype, subject.outputs, subject.output_names
     title = f"dtypes: values in {dtype} are not those of {truth.source} for the same numbers: "
     if why := mismatch(got, right, names):
-        return fails(f"{title}{why}", _take_out(dtype, "forward"))
+        return fails(f"{title}{why}", take_out(dtype, "forward"))
     off = computation.deviation(tuple, got, names)
     if off is None:
         return HOLDS
-    return fails(f"{title}{off.headline()}", "\n".join([*off.lines(), _take_out(dtype, "forward")]))
+    return fails(f"{title}{off.headline()}", "\n".join([*off.lines(), take_out(dtype, "forward")]))
 
 
 def _gradients(subject: Subject) -> Verdict:
@@ -76,9 +68,8 @@ def _gradients(subject: Subject) -> Verdict:
         return untested("no tensor to differentiate with respect to")
     here = tried(lambda: ordinary(subject))
     if isinstance(here, Exception):
-        dtype = subject.case.dtype
-        what = f"dtypes: backward is claimed for {dtype}, but is refused: {one_line(here.__cause__ or here)}"
-        return fails(what, _take_out(dtype, "backward"), **remedy("dtypes.backward", f"-{dtype}"))
+        why = f"is refused: {one_line(here.__cause__ or here)}"
+        return refused_in("dtypes", subject.case.dtype, "backward", why)
     if not here.has_graph:
         return NO_GRAPH
     if not here.values.numel() or not any(leaf.numel() for leaf in subject.leaves):
