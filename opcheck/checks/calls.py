@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from opcheck.samples.layouts import own
 from opcheck.samples.results import differentiable, leaves_of, plain
 from opcheck.text import one_line
 
+T = TypeVar("T")
 Tensors = tuple[Tensor, ...]
 
 
@@ -165,9 +166,14 @@ def ordinary(subject: Subject) -> Result:
 
 def _ordinary(subject: Subject) -> Result:
     call = Call.of(subject, as_they_are(subject))
-    got = tried(lambda: result(subject, call))
+    return require("backward", "an ordinary backward pass", lambda: result(subject, call))
+
+
+def require(check: str, what: str, call: Callable[[], T]) -> T:
+    """Return what an ordinary call gives. Raises Blocked, by the check that says why, if that raises."""
+    got = tried(call)
     if isinstance(got, Exception):
-        raise Blocked("backward", f"an ordinary backward pass raised {one_line(got)}") from got
+        raise Blocked(check, f"{what} raised {one_line(got)}") from got
     return got
 
 

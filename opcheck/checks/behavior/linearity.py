@@ -10,18 +10,17 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Result, Tensors, push, tangents_of
+from opcheck.checks.calls import Call, Result, Tensors, push, require, tangents_of
 from opcheck.checks.plain_torch import CALL, TANGENTS, asserted, for_vectors
 from opcheck.checks.relations import Row, at_once, relation
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import NO_GRAPH, Blocked, Verdict, fails
+from opcheck.checks.verdict import NO_GRAPH, Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import rounding_unit
 from opcheck.samples.inputs import unchanged
 from opcheck.samples.layouts import conjugated_view, negated_view
 from opcheck.strides import MEMORIES, behind_others, permuted
-from opcheck.text import one_line
 
 View = Callable[[Tensor], Tensor]
 LARGE, LARGE_IN_HALF, SMALL = 20, 10, -10
@@ -56,9 +55,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     yield from _linear(subject, "gradients", "cotangents", call.cotangents, call.gradient, here.gradient)
     vectors = tangents_of(subject)
     if vectors:
-        plain = tried(lambda: vector(push(subject, vectors)))
-        if isinstance(plain, Exception):
-            raise Blocked("forward_ad", f"an ordinary call in forward mode raised {one_line(plain)}") from plain
+        plain = require("forward_ad", "an ordinary call in forward mode", lambda: vector(push(subject, vectors)))
         yield from _linear(subject, "tangents", "tangents", vectors, lambda t: vector(push(subject, t)), plain)
 
 

@@ -87,11 +87,7 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
         return cannot(f"low_precision_grad: {truth.source} would tell what is right, but raises {one_line(right)}")
     if not finite and exact.stays_finite(itemgetter("gradients")):
         finite.add(subject.sample.name)
-    reference = None
-    if subject.case.operator.has_differentiable_reference:
-        other = by_reference(subject, subject.inputs).subject
-        own = tried(lambda: first_order(other, call.cotangents, tangents))
-        reference = None if isinstance(own, Exception) else own
+    reference = _by_reference(subject, call.cotangents, tangents)
     verdict = first_failure(_verdicts(subject, truth, exact, got, reference))
     if verdict.passed and not finite:
         verdict = untested("no gradient stays finite if the arguments are rounded")
@@ -103,6 +99,15 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
             return said
         counts[said] += 1
     return replace(verdict, fields={**verdict.fields, "derived": dict(counts)}) if counts else verdict
+
+
+def _by_reference(subject: Subject, cotangents: Tensors, tangents: Tensors) -> Parts | None:
+    """Return what the differentiable reference gives in the same dtype; None if there is none, or it refuses that."""
+    if not subject.case.operator.has_differentiable_reference:
+        return None
+    other = by_reference(subject, subject.inputs).subject
+    own = tried(lambda: first_order(other, cotangents, tangents))
+    return None if isinstance(own, Exception) else own
 
 
 def _varied(

@@ -13,11 +13,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Tensors, as_they_are, push, tangents_of
+from opcheck.checks.calls import Call, Tensors, as_they_are, push, require, tangents_of
 from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, values_of
-from opcheck.checks.verdict import Blocked, Verdict, cannot, fails, noted, remedy
+from opcheck.checks.verdict import Verdict, cannot, fails, noted, remedy
 from opcheck.derivatives import tried
 from opcheck.derivatives.rounding import Moved
 from opcheck.text import one_line
@@ -46,16 +46,14 @@ def judge(subject: Subject) -> Iterator[Verdict]:
 
 
 def _compared(
-    subject: Subject, cpu: Truth, names: Sequence[str], call: Callable[[Subject, Moved], Tensors], *roots: str
+    subject: Subject, cpu: Truth, names: Sequence[str], call: Callable[[Subject, Moved], Tensors], root: str = ""
 ) -> Verdict:
     """Compare results, which have names, with those on the CPU.
 
-    roots: the checks that have found the cause of other values, if they fail too. Raises Blocked if there are no
-    results, which the first of them is there to say.
+    root: the check that has found the cause of other values, if it fails too. Raises Blocked if there are no results,
+    which that is there to say. Outputs have none: the operator has been called before.
     """
-    got = tried(lambda: call(subject, lambda tensor: tensor))
-    if isinstance(got, Exception):
-        raise Blocked(roots[0], f"an ordinary call raised {one_line(got)}") from got
+    got = require(root, "an ordinary call", lambda: call(subject, lambda tensor: tensor))
     computation = cpu.computation(call)
     expected = tried(lambda: computation.right)
     if isinstance(expected, Exception):
@@ -77,7 +75,7 @@ def _compared(
     if off is None:
         return noted(notes)
     title = f"device_consistency: not as on the CPU for the same inputs: {off.headline()}"
-    return blame(subject, fails(title, "\n".join(off.lines())), (*STEADY, *roots))
+    return blame(subject, fails(title, "\n".join(off.lines())), filter(None, (*STEADY, root)))
 
 
 def _difference(one: Tensor, other: Tensor, device: torch.device) -> str:
