@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,6 +26,8 @@ batch = [xs[0] if dim is None else torch.stack(xs, dim) for dim, xs in zip({in_d
 actual = torch.func.vmap(function, in_dims={in_dims}, randomness="same")(*batch)"""
 
 Rows = Sequence[Sequence[Tensor]]
+Dims = tuple[int | None, ...]
+"""Along which dim each input is batched; None: along none."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,12 @@ class Batch:
     sign: str
     """Whether later rows are larger (+) or smaller (-) than the sample."""
 
+    def along(self, turns: Sequence[int]) -> tuple[Dims, list[Tensor]]:
+        """Return the inputs, batched along dims that they take in turns: which dim each is batched along, and them."""
+        dims = tuple(turns[k % len(turns)] if k in self.chosen else None for k in range(len(self.rows[0])))
+        each = zip(dims, zip(*self.rows, strict=True), strict=True)
+        return dims, [own[0] if dim is None else torch.stack(own, dim) for dim, own in each]
+
 
 def judge(subject: Subject) -> Iterator[Verdict]:
     """Compare values on a batch of slightly different inputs: along the first dimension, the last one, and nested."""
@@ -50,11 +58,18 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         yield _along(subject, batch)
         if len(chosen) == len(leaves):
             yield _along(subject, replace(batch, rows=batch.rows[:1], looped=batch.looped[:1]))
-        if len(chosen) == len(leaves) and _has_other_batches(subject, (*leaves, *batch.looped[0])):
-            yield _unless_refused(subject, batch, (-1,), "the last dimension")
-            if len(leaves) > 1:
-                yield _unless_refused(subject, batch, (-1, 0), "the last and the first dimension in turns")
-            yield _nested(subject, batch)
+            yield from _in_other_batches(subject, batch)
+
+
+def _in_other_batches(subject: Subject, batch: Batch) -> Iterator[Verdict]:
+    """Compare values on a batch of all inputs along other dimensions, and on a batch of batches."""
+    tensors = (*batch.rows[0], *batch.looped[0])
+    if subject.function.seed is not None or any(tensor.layout is not torch.strided for tensor in tensors):
+        return  # what is drawn at random depends on how a batch lies in memory
+    yield _unless_refused(subject, batch, (-1,), "the last dimension")
+    if len(batch.chosen) > 1:
+        yield _unless_refused(subject, batch, (-1, 0), "the last and the first dimension in turns")
+    yield _nested(subject, batch)
 
 
 def _batch(subject: Subject, leaves: Sequence[Tensor], chosen: Sequence[int]) -> Batch:
@@ -82,33 +97,13 @@ def _in_batch(leaf: Tensor, factor: float) -> Tensor:
     return other.contiguous() if other.layout is torch.strided else other
 
 
-def _has_other_batches(subject: Subject, tensors: Iterable[Tensor]) -> bool:
-    """Tell whether other batches say more. What is drawn at random depends on how a batch lies in memory."""
-    return subject.function.seed is None and all(tensor.layout is torch.strided for tensor in tensors)
-
-
-Dims = tuple[int | None, ...]
-"""Along which dim each input is batched; None: along none."""
-
-
-def _dims(batch: Batch, turns: Sequence[int]) -> Dims:
-    chosen = batch.chosen
-    return tuple(turns[k % len(turns)] if k in chosen else None for k in range(len(batch.rows[0])))
-
-
-def _stacked(rows: Rows, dims: Dims) -> list[Tensor]:
-    each = zip(dims, zip(*rows, strict=True), strict=True)
-    return [own[0] if dim is None else torch.stack(own, dim) for dim, own in each]
-
-
 def _along(subject: Subject, batch: Batch, turns: Sequence[int] = (0,), where: str = "") -> Verdict:
     """Compare a batch along some dimensions, which inputs take in turns, with the loop.
 
     That of outputs is the first: along any other, torch reads memory that is not there if an output has no batch.
     """
     chosen, count = batch.chosen, len(batch.rows)
-    in_dims = _dims(batch, turns)
-    batched = _stacked(batch.rows, in_dims)
+    in_dims, batched = batch.along(turns)
     function = torch.func.vmap(subject.function.__call__, in_dims=in_dims, randomness="same")
     code = IN_A_BATCH.format(chosen=list(chosen), rows=count, in_dims=in_dims, sign=batch.sign)
     got = tried(lambda: function(*batched))
@@ -126,8 +121,7 @@ def _unless_refused(subject: Subject, batch: Batch, turns: Sequence[int], where:
     verdict = _along(subject, batch, turns, where)
     if verdict.passed:
         return verdict
-    dims = _dims(batch, turns)
-    batched = _stacked(batch.rows, dims)
+    dims, batched = batch.along(turns)
 
     def row(number: int) -> list[Tensor]:
         return [x if dim is None else x.select(dim, number) for dim, x in zip(dims, batched, strict=True)]
