@@ -192,15 +192,12 @@ def blame(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:
     claims: the names of the checks, the most basic one first. Each is asked about the same sample, whatever checks are
     selected, and with inputs that nobody has written to.
     """
-    case = subject.case
-    for name in claims:
-        root = check_kinds()[name]
-        if not root.claimed(case.operator, case.device, case.claims.supports):
-            continue
-        basic = answer(subject.context.under(name).subject(subject.sample), implementation(root).judge)
+    context = subject.context
+    for name in filter(context.is_claimed, claims):
+        basic = answer(context.under(name).subject(subject.sample), implementation(check_kinds()[name]).judge)
         if basic.is_failure:
             detail = "\n".join(filter(None, (verdict.title, basic.detail)))  # its remedy, not one for what follows
-            title = f"{case.check}: not judged, since {basic.title}"
+            title = f"{subject.check}: not judged, since {basic.title}"
             return replace(blocked(name, title, detail), root=basic, cause=verdict.cause)
     return verdict
 

@@ -76,6 +76,11 @@ class Context:
         """Return the same for another check of the case."""
         return replace(self, case=replace(self.case, kind=check_kinds()[check]))
 
+    def is_claimed(self, check: str) -> bool:
+        """Tell whether the operator makes the claim of another check on the device."""
+        case = self.case
+        return check_kinds()[check].claimed(case.operator, case.device, case.claims.supports)
+
     @property
     def memo(self) -> Memo:
         """What the checks of the group share, whatever the sample."""

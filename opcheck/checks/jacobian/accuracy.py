@@ -17,8 +17,9 @@ from opcheck.derivatives import tried
 from opcheck.derivatives.objection import lost_digits
 from opcheck.derivatives.sparse import are_movable
 from opcheck.derivatives.tolerances import too_coarse_output
-from opcheck.planning.kinds import check_kinds
-from opcheck.spec.claims import Supports
+
+DERIVATIVES = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
+"""The checks whose Jacobians are looked at, where the spec claims them."""
 
 
 def check(context: Context) -> Iterator[Verdict]:
@@ -53,7 +54,7 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
     request = subject.request
     request = replace(request, numbers=replace(request.numbers, accuracy=rtol), fast_mode=False)
     right, lost = False, {}
-    for name in derivatives(subject.supports):
+    for name in filter(subject.context.is_claimed, DERIVATIVES):
         contradiction = tried(partial(lost_digits, name, request, subject.point))
         if isinstance(contradiction, Exception):
             continue
@@ -73,11 +74,5 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
 def _unjudged(subject: Subject) -> Verdict:
     """Return the verdict where no derivative is right: blocked by what is at fault, in whose words."""
     verdict = fails("accuracy: not judged, since no derivative is right")
-    cause = blame(subject, verdict, (*subject.case.kind.rests_on, *derivatives(subject.supports)))
+    cause = blame(subject, verdict, (*subject.case.kind.rests_on, *DERIVATIVES))
     return cause if cause.blocked else blocked("backward", verdict.title)
-
-
-def derivatives(supports: Supports) -> list[str]:
-    """Return the checks whose Jacobians are looked at: those of first and second order that the spec claims."""
-    names = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
-    return [name for name in names if all(getattr(supports, key) for key in check_kinds()[name].needs)]

@@ -172,8 +172,7 @@ def _besides(context: Context, written: Sample, one: Derived) -> Verdict | None:
 
 def _is_claimed(context: Context, name: str) -> bool:
     """Tell whether the claim of a check is made, and not known to fail in such cases."""
-    case, kind = context.case, check_kinds()[name]
-    return kind.claimed(case.operator, case.device, case.claims.supports) and not case.expectations_about(name)
+    return context.is_claimed(name) and not context.case.expectations_about(name)
 
 
 check = PerSample(judge)
