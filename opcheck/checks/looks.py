@@ -205,7 +205,7 @@ def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
     recipe = context.module(context.case.variant.path, sample) if sample.module != written.module else None
     if recipe and parameter_elements(recipe, context.case.dtype, context.settings.modules) > room_of(sample):
         return Attempt(written, "too large")
-    subject = context.at(sample, context.realize(sample))
+    subject = context.at(sample)
     if not all(_takes(twin, subject) for twin in twins):
         return Attempt(written, "refused")
     began = perf_counter()
@@ -239,7 +239,7 @@ def _twins(context: Context) -> tuple[Twin, ...]:
         candidates.append(lambda subject: by_reference(subject, subject.inputs))
 
     def made(sample: Sample) -> Subject | Exception:
-        return tried(lambda: context.at(sample, context.realize(sample)))
+        return tried(lambda: context.at(sample))
 
     written = [one for one in map(made, context.samples) if isinstance(one, Subject)] if candidates else []
     return tuple(twin for twin in candidates if any(_takes(twin, one) for one in written))

@@ -212,8 +212,9 @@ class Context:
             inputs, memo = inputs.detached(), Memo()
         return replace(self.at(sample, inputs), memo=memo)
 
-    def at(self, sample: Sample, inputs: Inputs) -> Subject:
-        """Return the operator at some inputs by the recipes of a sample."""
+    def at(self, sample: Sample, inputs: Inputs | None = None) -> Subject:
+        """Return the operator at some inputs by the recipes of a sample. Default: new ones."""
+        inputs = self.realize(sample) if inputs is None else inputs
         spec = self.case.operator.spec
         seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
         inplace = spec.inplace or self.case.variant.kind == "inplace"
@@ -311,6 +312,10 @@ class Subject:
         """Return the operator at other inputs by the same recipes."""
         return self.context.at(self.sample, inputs)
 
+    def calling(self, **changes: Any) -> Subject:
+        """Return the same with something changed about the function, as in `calling(operator=compiled)`."""
+        return replace(self, function=replace(self.function, **changes))
+
     @property
     def bare(self) -> Subject:
         """The same with what the operator returns in place of numbers that a map of outputs makes of it.
@@ -321,7 +326,7 @@ class Subject:
         if outputs.apply not in NUMBERS_OF:
             return self
         own = outputs.model_copy(update={"apply": None})
-        return replace(self, function=replace(self.function, outputs=own), memo=Memo())
+        return replace(self.calling(outputs=own), memo=Memo())
 
     def elsewhere(self) -> Subject:
         """Return the operator at another point of the same sample: other numbers by the same recipes."""

@@ -94,9 +94,7 @@ def _in_dtype(subject: Subject, dtype: str, where: str = "", context: Context | 
 
 def on_cpu(subject: Subject) -> Truth:
     """Return the operator on the CPU, in the dtype of the case. Passes on the exceptions of making the tensors."""
-    own = subject.context.on_cpu
-    there = own.at(subject.sample, own.realize(subject.sample))
-    return Truth("the operator on the CPU", there, is_rounded=True)
+    return Truth("the operator on the CPU", subject.context.on_cpu.at(subject.sample), is_rounded=True)
 
 
 def by_reference(subject: Subject, inputs: Inputs, how: str = "") -> Truth:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import torch
 
@@ -17,9 +16,8 @@ def rows(subject: Subject, here: Result) -> Iterator[Row]:
     torch.compiler.reset()  # it compiles a function a few times only, and then calls it as it is
     # Traced and differentiated as for a compiler, but run by eager kernels: what a compiler makes is its own matter.
     compiled = torch.compile(subject.function.operator, backend="aot_eager", dynamic=False)
-    other = replace(subject, function=replace(subject.function, operator=compiled))
     with torch.set_grad_enabled(bool(subject.supports.backward)):  # which a compiler asks for where inputs require grad
-        got = result(other)
+        got = result(subject.calling(operator=compiled))
     yield from both("under torch.compile", got, here)
 
 

@@ -265,8 +265,7 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
     yield Row("the values in evaluation mode under torch.no_grad()", without_grad, here)
     if not isinstance(fresh, Exception):
         with evaluating(fresh.module):
-            other = replace(subject, function=replace(subject.function, operator=fresh))
-            alone = Call.of(other, copies(nearby)).values
+            alone = Call.of(subject.calling(operator=fresh), copies(nearby)).values
         yield Row("the values in evaluation mode of a call that follows another one", follows, alone)
 
 

@@ -5,8 +5,6 @@ Masked: unspecified elements are absent and have no derivative. Non-masked: they
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from opcheck.checks.jacobian.compare import blinded
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
@@ -23,7 +21,7 @@ def judge(subject: Subject) -> Verdict:
     hint = "\nif gradients exist for specified elements only, write masked = true"
     semantics = {"masked": True} if subject.function.masked else {"masked": True, "non-masked": False}
     for name, masked in semantics.items():
-        own = replace(subject, function=replace(subject.function, masked=masked))
+        own = subject.calling(masked=masked)
         if blind := blinded(own):
             return blind
         contradiction = objection("masked", own.request, own.point)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.checks.calls import Tensors
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.relations import agree
 from opcheck.checks.subject import Subject
@@ -21,8 +22,6 @@ from opcheck.samples.layouts import equal, writable
 from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import flatten, named, names_among
 from opcheck.text import one_line
-
-Tensors = tuple[Tensor, ...]
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:
