@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from operator import itemgetter
 from time import perf_counter
 from typing import Any
@@ -55,6 +55,25 @@ WELL_CONDITIONED = 3
 cancel out: then it is not a sum that is too small."""
 
 
+@dataclass(frozen=True)
+class Exact:
+    """What results are compared with: those of the truth, for the same cotangents and tangents."""
+
+    truth: Truth
+    cotangents: Tensors
+    tangents: Tensors
+
+    @cached_property
+    def computation(self) -> Computation[Parts]:
+        """The exact results, and those where rounding moves what goes in."""
+        cotangents, tangents = _wide(self.cotangents), _wide(self.tangents)
+        return self.truth.computation(lambda own, move: first_order(own, map(move, cotangents), [*map(move, tangents)]))
+
+    def likewise(self, subject: Subject) -> Parts | Exception:
+        """Return what an operator gives for them, or the exception by which it refuses that."""
+        return tried(lambda: first_order(subject, self.cotangents, self.tangents))
+
+
 def check(context: Context) -> Iterator[Verdict]:
     """Judge all samples. At least one of them must test a gradient."""
     return PerSample(partial(_judge, set()), derivative=False, tests="a gradient")(context)
@@ -81,42 +100,38 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
     got = _tried(subject, call, tangents)
     if isinstance(got, Verdict):
         return got
-    exact = _computed(truth, call.cotangents, tangents)
-    right = tried(lambda: exact.right)
+    exact = Exact(truth, call.cotangents, tangents)
+    right = tried(lambda: exact.computation.right)
     if isinstance(right, Exception):
         return cannot(f"low_precision_grad: {truth.source} would tell what is right, but raises {one_line(right)}")
-    if not finite and exact.stays_finite(itemgetter("gradients")):
+    if not finite and exact.computation.stays_finite(itemgetter("gradients")):
         finite.add(subject.sample.name)
-    reference = _by_reference(subject, call.cotangents, tangents)
-    verdict = first_failure(_verdicts(subject, truth, exact, got, reference))
+    verdict = first_failure(_verdicts(subject, exact, got, _by_reference(subject, exact)))
     if verdict.passed and not finite:
         verdict = untested("no gradient stays finite if the arguments are rounded")
     if not verdict.passed or subject.context.dtype not in HALF or subject.context.derive == "none":
         return verdict
     counts = Counter[str]()
-    for said in _varied(subject, truth, exact, call.cotangents, tangents):
+    for said in _varied(subject, exact):
         if isinstance(said, Verdict):
             return said
         counts[said] += 1
     return replace(verdict, fields={**verdict.fields, "derived": dict(counts)}) if counts else verdict
 
 
-def _by_reference(subject: Subject, cotangents: Tensors, tangents: Tensors) -> Parts | None:
+def _by_reference(subject: Subject, exact: Exact) -> Parts | None:
     """Return what the differentiable reference gives in the same dtype; None if there is none, or it refuses that."""
     if not subject.case.operator.has_differentiable_reference:
         return None
-    other = by_reference(subject, subject.inputs).subject
-    own = tried(lambda: first_order(other, cotangents, tangents))
+    own = exact.likewise(by_reference(subject, subject.inputs).subject)
     return None if isinstance(own, Exception) else own
 
 
-def _varied(
-    subject: Subject, truth: Truth, exact: Computation[Parts], cotangents: Tensors, tangents: Tensors
-) -> Iterator[Verdict | Answer]:
+def _varied(subject: Subject, exact: Exact) -> Iterator[Verdict | Answer]:
     """Yield what is wrong where a sample varies in the ways of half precision, or what becomes of that."""
     others = _mixed(subject)
     if others is not None:
-        yield _beside_float32(others, truth, exact, cotangents, tangents)
+        yield _beside_float32(others, exact)
     # One dtype of half precision will do: a kernel adds up in that which it is given, or does not.
     is_first = subject.context.dtype is torch.bfloat16 or "bfloat16" not in subject.case.claims.backward
     for one, made in long_sums(subject.context, subject.sample) if is_first else ():
@@ -158,21 +173,21 @@ def _of_long_sums(made: Attempt) -> Verdict | Answer:
     began = perf_counter()
     with torch.enable_grad():
         call = Call.of(subject, as_they_are(subject))
-    cotangents, tangents = (tuple(map(torch.abs, own)) for own in (call.cotangents, tangents_of(subject)))
-    got = tried(lambda: first_order(subject, cotangents, tangents))
+    exact = Exact(truth, *(tuple(map(torch.abs, own)) for own in (call.cotangents, tangents_of(subject))))
+    got = exact.likewise(subject)
     if perf_counter() - began > SLOW:
         return "slow"
-    exact = _computed(truth, cotangents, tangents)
-    if isinstance(got, Exception) or isinstance(tried(lambda: exact.right), Exception):
+    computation = replace(exact.computation, sides=FAR_OFF * exact.computation.sides)
+    if isinstance(got, Exception) or isinstance(tried(lambda: computation.right), Exception):
         return "refused in backward"
     if not all(bool(result.isfinite().all()) for results in got.values() for result in results):
         return "untold"  # beyond the range of the dtype
-    named, exact = names_of_parts(subject), replace(exact, sides=FAR_OFF * exact.sides)
-    for part in exact.right:
-        if exact.lost(itemgetter(part), got[part]) < LOST:
+    named = names_of_parts(subject)
+    for part in computation.right:
+        if computation.lost(itemgetter(part), got[part]) < LOST:
             continue  # as usual
-        off = exact.deviation(itemgetter(part), got[part], named[part], _stated(subject.case))
-        factors = [] if off is None else off.factors(WELL_CONDITIONED * FAR_OFF * rounding_unit(exact.dtype))
+        off = computation.deviation(itemgetter(part), got[part], named[part], _stated(subject.case))
+        factors = [] if off is None else off.factors(WELL_CONDITIONED * FAR_OFF * rounding_unit(computation.dtype))
         if factors:
             title = f"low_precision_grad: in {subject.case.dtype}, where sums are long, {factors[0]}"
             verdict = fails(title, "\n".join([*factors[1:], f"compared with {truth.source}, for the same numbers"]))
@@ -195,11 +210,9 @@ def _mixed(subject: Subject) -> Subject | None:
     return subject.at(inputs) if any(one is not other for one, other in zip(wider, others, strict=True)) else None
 
 
-def _beside_float32(
-    subject: Subject, truth: Truth, exact: Computation[Parts], cotangents: Tensors, tangents: Tensors
-) -> Verdict | Answer:
+def _beside_float32(subject: Subject, exact: Exact) -> Verdict | Answer:
     """Return what is wrong where dtypes are mixed, or what becomes of that."""
-    got = tried(lambda: first_order(subject, cotangents, tangents))
+    got = exact.likewise(subject)
     if isinstance(got, Exception):
         return "refused"
     for raw in raw_gradients(subject.function(*subject.leaves), subject.leaves):
@@ -208,7 +221,7 @@ def _beside_float32(
                 f"low_precision_grad: beside float32, {raw.function} returns a gradient of {raw.gradient.dtype} for it",
                 raw.converted,
             )
-    verdict = first_failure(_verdicts(subject, truth, exact, got, None))
+    verdict = first_failure(_verdicts(subject, exact, got, None))
     if verdict.passed:
         return "hold"
     return replace(verdict, detail=f"{verdict.detail}\nthe first input is in {subject.case.dtype}, others in float32")
@@ -221,12 +234,6 @@ def _unknown(subject: Subject) -> Verdict:
         "differentiable reference",
         'name one, as in reference = { target = "mylib.eager", differentiable = true }',
     )
-
-
-def _computed(truth: Truth, cotangents: Tensors, tangents: Tensors) -> Computation[Parts]:
-    """Return the exact results for cotangents and tangents."""
-    wide, wide_tangents = _wide(cotangents), _wide(tangents)
-    return truth.computation(lambda other, move: first_order(other, map(move, wide), tuple(map(move, wide_tangents))))
 
 
 def _wide(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -247,17 +254,15 @@ def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
     return {"outputs": call.results, "gradients": gradients, "tangents": pushed}
 
 
-def _verdicts(
-    subject: Subject, truth: Truth, exact: Computation[Parts], got: Parts, reference: Parts | None
-) -> Iterator[Verdict]:
+def _verdicts(subject: Subject, exact: Exact, got: Parts, reference: Parts | None) -> Iterator[Verdict]:
     """Compare part by part: with what is exact, then with what the reference gives in the same dtype."""
-    case, named = subject.case, names_of_parts(subject)
-    for part, right in exact.right.items():
+    case, named, source = subject.case, names_of_parts(subject), exact.truth.source
+    for part, right in exact.computation.right.items():
         if why := mismatch(got[part], right, named[part]):
-            yield fails(f"low_precision_grad: other shapes than those of {truth.source}: {why}")
-        off = exact.deviation(itemgetter(part), got[part], named[part], _stated(case))
+            yield fails(f"low_precision_grad: other shapes than those of {source}: {why}")
+        off = exact.computation.deviation(itemgetter(part), got[part], named[part], _stated(case))
         if off is not None:
-            lines = [*off.lines(), f"compared with {truth.source}, for the same numbers"]
+            lines = [*off.lines(), f"compared with {source}, for the same numbers"]
             yield fails(f"low_precision_grad: in {case.dtype}, {off.headline()}", "\n".join(lines))
         yield _like_reference(subject, vector(right), got[part], reference[part], part) if reference else HOLDS
 
