@@ -236,7 +236,7 @@ def _twins(context: Context) -> tuple[Twin, ...]:
     if context.on_cpu is not context:
         candidates.append(on_cpu)
     if context.case.operator.has_differentiable_reference:
-        candidates.append(lambda subject: by_reference(subject, subject.inputs))
+        candidates.append(by_reference)
 
     def made(sample: Sample) -> Subject | Exception:
         return tried(lambda: context.at(sample))

@@ -97,8 +97,9 @@ def on_cpu(subject: Subject) -> Truth:
     return Truth("the operator on the CPU", subject.context.on_cpu.at(subject.sample), is_rounded=True)
 
 
-def by_reference(subject: Subject, inputs: Inputs, how: str = "") -> Truth:
-    """Return the reference of the operator at some inputs of a sample. Raises Unresolved."""
+def by_reference(subject: Subject, inputs: Inputs | None = None, how: str = "") -> Truth:
+    """Return the reference of the operator at the inputs of a sample, or at others. Raises Unresolved."""
+    inputs = subject.inputs if inputs is None else inputs
     reference = subject.case.operator.spec.reference_in_full
     assert reference is not None
     operator = referred(reference, subject.context.settings.modules)

@@ -91,7 +91,7 @@ def _reference(subject: Subject) -> Function | None:
     if not subject.case.operator.has_differentiable_reference:
         return None
     try:
-        return by_reference(subject, subject.inputs).subject.function
+        return by_reference(subject).subject.function
     except Unresolved:  # the check `reference` says so
         return None
 

@@ -123,7 +123,7 @@ def _by_reference(subject: Subject, exact: Exact) -> Parts | None:
     """Return what the differentiable reference gives in the same dtype; None if there is none, or it refuses that."""
     if not subject.case.operator.has_differentiable_reference:
         return None
-    own = exact.likewise(by_reference(subject, subject.inputs).subject)
+    own = exact.likewise(by_reference(subject).subject)
     return None if isinstance(own, Exception) else own
 
 
