@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.looks import Attempt
+from opcheck.checks.attempts import Attempt
 from opcheck.samples.arguments import defaults_of, names_of
 from opcheck.samples.derive import Keywords
 from opcheck.samples.inputs import parts

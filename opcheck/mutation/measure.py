@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from opcheck.checks.looks import Attempt, attempt, attempts
+from opcheck.checks.attempts import Attempt, attempt, attempts
+from opcheck.checks.looks import look
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.subject import Context
 from opcheck.mutation.call import Call, signature_of
@@ -179,7 +180,7 @@ def _meeting(
 
 
 def _holds(tried: Attempt) -> bool:
-    return tried.look().answer == "hold"
+    return look(tried).answer == "hold"
 
 
 def _passes(tried: Attempt) -> bool:

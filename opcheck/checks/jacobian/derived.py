@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from opcheck.checks.attempts import at_derived, attempt, attempts
 from opcheck.checks.jacobian.compare import compared as jacobian
-from opcheck.checks.looks import FIRST, PLAIN, SECOND, Answer, Look, at_derived, attempt, attempts, memories_of
+from opcheck.checks.looks import FIRST, PLAIN, SECOND, Answer, Look, look, memories_of
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
@@ -79,14 +80,14 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
         layout = memories_of(one.sample)
         is_new = layout not in layouts and (bool(layout) or _has_strides(one.sample))
         own = MEMORIES_OF_COTANGENTS if thorough or not layout else [*layout, "offset"]
-        said = made.look(own if is_new else ())
+        said = look(made, own if is_new else ())
         if is_new and said.answer == "hold":
             layouts.add(layout)
         written = made.written
         respect = _respect_of(context, written, one.sample) if said.answer == "hold" else frozenset()
         is_first = respect not in respects
-        if is_first and further and (again := made.look(claims=further)).answer in further:
-            if attempt(context, written, written).look(claims=further).answer in further:
+        if is_first and further and (again := look(made, claims=further)).answer in further:
+            if look(attempt(context, written, written), claims=further).answer in further:
                 further = ()  # it does not hold at the written sample either, where another check reports it
             else:
                 said = again
@@ -106,10 +107,10 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
     memories = [bad.memory] if bad else MEMORIES_OF_COTANGENTS if answer == "memory" else []
     claims = SECOND if answer in SECOND else FIRST
 
-    def look(sample: Sample) -> Answer:
-        return attempt(context, written, sample).look(memories, claims).answer
+    def said_at(sample: Sample) -> Answer:
+        return look(attempt(context, written, sample), memories, claims).answer
 
-    sample, words = smallest(one, written, look, answer)
+    sample, words = smallest(one, written, said_at, answer)
     for candidate in (sample, one.sample):  # which have one name, so that they cannot share a cache
         shown = [f"{', '.join(words)}"] if words and candidate is sample else []
         if answer in PLAIN:

@@ -22,8 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.checks.attempts import SLOW, Attempt, at_derived, attempt, long_sums
 from opcheck.checks.calls import Call, Tensors, as_they_are, push, tangents_of
-from opcheck.checks.looks import SLOW, Answer, Attempt, at_derived, attempt, long_sums
+from opcheck.checks.looks import Answer
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.raw_gradients import raw_gradients
 from opcheck.checks.subject import Context, Subject
