@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 import torch
 
@@ -48,20 +48,15 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
             yield from _twice(subject, one, other)
         yield from _parts(subject, here, own) if len(own) > 1 else ()
     _, inputs, outputs = _with_copies(subject)
-    for index, output in enumerate(outputs):
-        for number, tensor in enumerate(inputs):
-            if (
-                output.requires_grad
-                and tensor is not output
-                and share_memory(tensor, output)
-                and not _is_known(subject, index, number)
-            ):
-                yield fails(
-                    f"aliasing: output {index} shares memory with {subject.leaf_names[number]} behind autograd's back",
-                    "a write to the output changes the input, but not its gradient; return a view that autograd knows, "
-                    "or a copy",
-                )
+    for (index, output), (number, tensor) in product(enumerate(outputs), enumerate(inputs)):
+        is_shared = output.requires_grad and tensor is not output and share_memory(tensor, output)
+        if is_shared and not _is_known(subject, index, number):
+            title = f"output {index} shares memory with {subject.leaf_names[number]} behind autograd's back"
+            yield fails(f"aliasing: {title}", REMEDY)
     yield HOLDS  # where no output shares memory with an argument
+
+
+REMEDY = "a write to the output changes the input, but not its gradient; return a view that autograd knows, or a copy"
 
 
 def _twice(subject: Subject, one: int, other: int) -> Iterator[Row]:

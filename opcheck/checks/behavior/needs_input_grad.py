@@ -32,11 +32,11 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare the values where no leaf requires grad, and the gradient of each one that does alone."""
     held = {id(tensor): name for name, tensor in captured(subject.function.operator) if tensor.requires_grad}
     if held:
-        yield _untested(held.values())
+        yield _beside_arguments(held.values())
     call, whose = _with_grad(subject), "no input requires grad"
     yield Row(f"the values where {whose}", call.values, here.values, _code((), VALUES))
     if call.has_graph:
-        yield _untested(f"a tensor of shape {list(tensor.shape)}" for tensor in _ends(call.results))
+        yield _beside_arguments(f"a tensor of shape {list(tensor.shape)}" for tensor in _ends(call.results))
     slices = parts(here.gradient, map(real_size, subject.leaves))
     for chosen, whose in _subsets(subject.leaf_names):
         call = _with_grad(subject, *chosen)
@@ -123,7 +123,7 @@ def _with_grad(subject: Subject, *indices: int) -> Call:
     return Call.of(subject, [leaf.requires_grad_(number in indices) for number, leaf in enumerate(leaves)])
 
 
-def _untested(names: Iterable[str]) -> Verdict:
+def _beside_arguments(names: Iterable[str]) -> Verdict:
     """Return the verdict on state that requires grad: no check compares its gradient with anything."""
     listed = list(dict.fromkeys(names))
     title = "needs_input_grad: an output requires grad where no input does"

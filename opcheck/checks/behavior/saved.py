@@ -31,14 +31,14 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
     there = tried(lambda: ordinary(bare))
     if not isinstance(there, Exception):  # the backward pass of a decomposition may refuse what depends on a phase
         subject, here = bare, there
+    if not here.has_graph:
+        yield NO_GRAPH
+        return
     collections = _collections()
     call, tensors = _called(subject)
     kept = _references(call)
     names = [name for name, _ in tensors]
     for number, name in enumerate(names):
-        if not here.has_graph:
-            yield NO_GRAPH
-            return
         if number:
             call, tensors = _called(subject)
         if not _change(tensors[number][1]):
