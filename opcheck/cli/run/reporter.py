@@ -37,14 +37,7 @@ from opcheck.spec.problems import RequestError
 class RunReporter:
     """A pytest plugin that replaces pytest's terminal report with opcheck's."""
 
-    def __init__(
-        self,
-        console: Console,
-        options: argparse.Namespace,
-        settings: Settings,
-        *,
-        is_part: bool = False,
-    ) -> None:
+    def __init__(self, console: Console, options: argparse.Namespace, settings: Settings, *, is_part: bool) -> None:
         """Create the plugin. Raises RequestError for the report to compare the run with.
 
         is_part: whether the cases are part of a run that looks for mistakes itself.

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import copy
 import hashlib
-import importlib.metadata
 import io
 import os
 import platform
@@ -22,8 +21,15 @@ from opcheck.cli.run.start import run_cases
 from opcheck.running.watchdog import default_memory
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
+from opcheck.spec.versions import version_of
 
 Report = dict[str, Any]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that must be the same on all nodes. Does not import torch."""
+    installed = {name: version_of(name) for name in ("opcheck", "torch")}
+    return {**installed, "Python": ".".join(platform.python_version_tuple()[:2])}
 
 
 @dataclass(frozen=True)
@@ -36,14 +42,8 @@ class Job:
     """The options of `opcheck run`, without its selection and its reports."""
     files: Mapping[str, str]
     """A digest of each spec file."""
-    versions: Mapping[str, str] = field(default_factory=lambda: versions())
+    versions: Mapping[str, str] = field(default_factory=versions)
     """The versions that a node must have."""
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that must be the same on all nodes. Does not import torch."""
-    installed = {name: importlib.metadata.version(name) for name in ("opcheck", "torch")}
-    return {**installed, "Python": ".".join(platform.python_version_tuple()[:2])}
 
 
 def digest(path: Path) -> str:
