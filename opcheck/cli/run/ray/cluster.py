@@ -32,10 +32,6 @@ class Died(Exception):
     """The process, or the node, that ran a task is gone."""
 
 
-class Broken(Exception):
-    """A task cannot be run at all."""
-
-
 def address(text: str) -> str:
     """Return the address of a cluster. Raises ArgumentTypeError."""
     if text in (LOCAL, "auto") or re.fullmatch(r"[^\s/:]+:\d+|\[[0-9a-fA-F:]+\]:\d+", text):
@@ -115,12 +111,12 @@ class Cluster:
         return list(ended)
 
     def result(self, task: Any) -> Any:
-        """Return what a finished task has returned. Raises Died or Broken."""
+        """Return what a finished task has returned. Raises Died, or RequestError if it cannot be run at all."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(task)
         except (errors.RayTaskError, errors.RaySystemError, errors.RuntimeEnvSetupError) as error:
-            raise Broken(_lines(error)[-1]) from None
+            raise RequestError([_lines(error)[-1]], prefix="") from None
         except errors.RayError as error:
             raise Died(_lines(error)[0].partition(". ")[0].rstrip(".")) from None
 

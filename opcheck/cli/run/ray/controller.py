@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.cli.run.ray.cluster import RETRIES, Broken, Cluster, Died, demand, describe
+from opcheck.cli.run.ray.cluster import RETRIES, Cluster, Died, demand, describe
 from opcheck.cli.run.ray.task import Job, Report, digest, run_part
 from opcheck.cli.stdout import terminated_as_interrupt
 from opcheck.planning.shards import Group
@@ -67,12 +67,12 @@ class RayRun:
             with redirect_stdout(io.StringIO()), Cluster(self._where, self._cpus) as cluster, terminated_as_interrupt():
                 self.cluster = cluster
                 self._run(items)
-        except (RequestError, Broken) as error:
+        except RequestError as error:
             pytest.exit(str(error), returncode=2)
         return True
 
     def _run(self, items: list[CaseItem]) -> None:
-        """Run all cases. Raises Broken, RequestError, or what ends the session early."""
+        """Run all cases. Raises RequestError, or what ends the session early."""
         files = {file: digest(Path(file)) for file in map(_file, items)}
         job = self.cluster.share(Job(os.getcwd(), self._options, files))
         absent = self._absent(items)
@@ -116,7 +116,7 @@ class RayRun:
         try:
             answer = self.cluster.result(ended)
             if isinstance(answer, str):
-                raise Broken(answer)
+                raise RequestError([answer], prefix="")
             self._report(left, answer)
         except Died as death:
             cause = f"{death}; the task was tried {1 + RETRIES} times"
