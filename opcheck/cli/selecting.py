@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -93,13 +92,10 @@ def loaded(paths: list[Path] | list[str], settings: Settings) -> Library:
     return load(own, settings)
 
 
-def devices(options: argparse.Namespace, settings: Settings, default: Sequence[str] = ()) -> list[DeviceProfile]:
-    """Return the devices of a command: those it names, those of a default, or else all that may be present.
-
-    Raises RequestError for unknown names.
-    """
+def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfile]:
+    """Return the devices that a command names, else all that may be present. Raises RequestError for unknown names."""
     try:
-        return chosen_devices(options.device or default, settings)
+        return chosen_devices(options.device, settings)
     except UnknownDevice as error:
         raise RequestError(str(error).splitlines()) from None
 
@@ -109,7 +105,7 @@ def one_device(options: argparse.Namespace, settings: Settings, what: str) -> De
 
     what: is done there, as in "samples are measured".
     """
-    device, *more = devices(options, settings, ["cpu"])
+    device, *more = devices(options, settings) if options.device else [settings.profiles()["cpu"]]
     if more:
         raise RequestError([f"{what} on one device at a time: name one by --device"])
     return device

@@ -32,8 +32,9 @@ def run(options: argparse.Namespace) -> int:
         known = [operator.id for operator in library]
         what = f'no operator "{options.name}" among {len(known)}'
         raise RequestError([worded(what, nearest=nearest(options.name, known))])
+    profiles = devices(options, settings)
     for operator in operators:
-        _show(operator, devices(options, settings), options, settings)
+        _show(operator, profiles, options, settings)
     return 0
 
 
