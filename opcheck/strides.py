@@ -99,6 +99,11 @@ MEMORIES = {
 """The ways to lie in memory, by name."""
 
 
+def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Return how many elements of memory a tensor with elements lies across."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+
+
 def overlap(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Tell whether elements of a tensor of some shape and strides may share memory."""
     extent = 1

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 
 from opcheck.samples.inputs import Inputs
-from opcheck.samples.layouts import parts
+from opcheck.samples.layouts import components
 from opcheck.samples.watched import Watched
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ class Cache:
         if entry is None or not entry.is_unchanged():
             inputs = make()
             tensors = tuple(inputs.tensors())
-            if inputs.grad_outputs is not None or any(parts(tensor) is None for tensor in tensors):
+            if inputs.grad_outputs is not None or any(components(tensor) is None for tensor in tensors):
                 return inputs, Memo()
             entry = _Entry(inputs, Watched.all("input", tensors), Memo())
         self._entries[name] = entry

@@ -13,7 +13,7 @@ from opcheck.spec.recipe import Tensor as Recipe
 from opcheck.strides import MEMORIES, with_gaps
 
 
-def parts(tensor: Tensor) -> tuple[Tensor, ...] | None:
+def components(tensor: Tensor) -> tuple[Tensor, ...] | None:
     """Return the strided tensors that a tensor consists of: itself, or indices and values. None: another layout."""
     if tensor.layout is torch.strided:
         return (tensor,)

@@ -24,7 +24,7 @@ from opcheck.samples.structures import STRUCTURES
 from opcheck.samples.through import THROUGH
 from opcheck.spec.dtypes import FOLLOWING, complex_of, real_of
 from opcheck.spec.recipe import Tensor as Recipe
-from opcheck.strides import overlap
+from opcheck.strides import extent, overlap
 
 Through = Callable[[Tensor], Tensor]
 Offsets = dict[tuple[int, ...], Tensor]
@@ -159,6 +159,5 @@ def laid_out(values: Tensor, strides: Sequence[int]) -> Tensor:
     """Return a copy of a strided tensor with the given strides, or a contiguous one if elements would overlap."""
     if not values.numel() or overlap(values.shape, strides):
         return values.clone(memory_format=torch.contiguous_format)
-    extent = 1 + sum((size - 1) * stride for size, stride in zip(values.shape, strides, strict=True))
-    memory = torch.zeros(extent, dtype=values.dtype, device=values.device)
+    memory = torch.zeros(extent(values.shape, strides), dtype=values.dtype, device=values.device)
     return memory.as_strided(values.shape, strides).copy_(values)

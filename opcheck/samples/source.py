@@ -20,6 +20,7 @@ from opcheck.samples.inputs import Slot, describe, listed, written
 from opcheck.samples.layouts import unexpanded
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import chosen, named
+from opcheck.strides import extent
 
 WRITTEN_OUT = 64
 """The most elements of a tensor that are written out. Those of larger ones are drawn between the same bounds."""
@@ -147,8 +148,8 @@ def tensor(x: Tensor) -> str:
     values = _values(x, kind)
     if x.numel() < 2 or (x.is_contiguous() and not x.storage_offset()):
         return values
-    extent = 1 + x.storage_offset() + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
-    memory = f"torch.zeros({extent}, {kind}).as_strided({tuple(x.shape)}, {x.stride()}, {x.storage_offset()})"
+    size = x.storage_offset() + extent(x.shape, x.stride())
+    memory = f"torch.zeros({size}, {kind}).as_strided({tuple(x.shape)}, {x.stride()}, {x.storage_offset()})"
     return f"{memory}.copy_({values})"
 
 

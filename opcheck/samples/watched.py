@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from opcheck.samples.layouts import equal, parts
+from opcheck.samples.layouts import components, equal
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Watched:
 
 def _equal(now: Tensor, before: Tensor) -> bool:
     if now.layout is not torch.strided:
-        pairs = zip(parts(now) or (now.to_dense(),), parts(before) or (before.to_dense(),), strict=True)
+        pairs = zip(components(now) or (now.to_dense(),), components(before) or (before.to_dense(),), strict=True)
         return all(_equal(one, other) for one, other in pairs)
     if equal(now, before):
         return True

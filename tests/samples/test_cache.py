@@ -9,7 +9,7 @@ import torch
 
 from opcheck.samples.cache import Cache
 from opcheck.samples.inputs import Inputs
-from opcheck.samples.layouts import parts
+from opcheck.samples.layouts import components
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse.*beta:UserWarning")
 
@@ -41,15 +41,15 @@ SPARSE = pytest.mark.parametrize("recipe", [f"{{ shape = [2, 2], layout = '{layo
 
 
 def spoil_values(inputs: Inputs) -> None:
-    (parts(inputs.leaves[0].detach()) or ())[-1].view(-1)[0] += 1e-6
+    (components(inputs.leaves[0].detach()) or ())[-1].view(-1)[0] += 1e-6
 
 
 def spoil_indices(inputs: Inputs) -> None:
-    (parts(inputs.leaves[0].detach()) or ())[0].view(-1)[0] += 1
+    (components(inputs.leaves[0].detach()) or ())[0].view(-1)[0] += 1
 
 
 def spoil_other_indices(inputs: Inputs) -> None:
-    (parts(inputs.leaves[0].detach()) or ())[-2].view(-1)[-1] += 1
+    (components(inputs.leaves[0].detach()) or ())[-2].view(-1)[-1] += 1
 
 
 def leave_sparse_gradient(inputs: Inputs) -> None:
