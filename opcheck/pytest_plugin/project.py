@@ -263,8 +263,7 @@ class Plugin:
         for operator in library:
             first = self.described.setdefault(operator.id, operator)
             if first.document.file != operator.document.file:
-                what = f'operator "{operator.id}" is described twice; first at {first.document.file}:{first.line}'
-                problems.append(operator.problem(("name",), what, "another name, or a key variant"))
+                problems.append(operator.again(first))
         if problems:
             raise SpecError(problems)
         return library

@@ -23,7 +23,6 @@ Locate = Callable[..., Problem]
 
 WANTED = {
     "int_type": "an integer",
-    "int_from_float": "an integer",
     "float_type": "a number",
     "string_type": "a string",
     "bool_type": "true or false",
@@ -31,7 +30,6 @@ WANTED = {
     "tuple_type": "an array",
     "dict_type": "a table",
     "model_type": "a table",
-    "model_attributes_type": "a table",
 }
 BOUNDS = {
     "greater_than": ("gt", "a number above"),
@@ -97,8 +95,6 @@ def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, loc
         return locate(path, f'missing key "{key}"', next((field.description for field in fields), None) or "")
     if kind in ("missing", "too_short", "too_long", "string_too_short"):
         return locate(path, *_wrong_length(path, items, value))
-    if kind.startswith("recursion"):
-        return locate(path, f"{_called(path)} is nested too deeply")
     if kind in BOUNDS:
         name, words = BOUNDS[kind]
         return locate(path, f"{_called(path)} is out of range: {render(value)}", f"{words} {context[name]:g}")

@@ -161,6 +161,11 @@ class Operator:
         """Return a problem at the position of a value (or key), in the operator or in the defaults of its file."""
         return self.entry.problem(path, what, expected, nearest, key)
 
+    def again(self, first: Operator) -> Problem:
+        """Return the mistake that another operator has the same id."""
+        what = f'operator "{self.id}" is described twice; first at {first.document.file}:{first.line}'
+        return self.problem(("name",), what, "another name, or a key variant")
+
     @property
     def line(self) -> int:
         """The line of the spec file with its name."""

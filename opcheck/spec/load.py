@@ -182,8 +182,7 @@ class Loader:
         for operator in self.operators:
             first = seen.setdefault(operator.id, operator)
             if first is not operator:
-                what = f'operator "{operator.id}" is described twice; first at {first.document.file}:{first.line}'
-                self.problems.append(operator.problem(("name",), what, "another name, or a key variant"))
+                self.problems.append(operator.again(first))
         return Library(tuple(seen.values()))
 
     def _root(self, path: Path) -> Path:

@@ -120,6 +120,8 @@ Value = TypeAliasType(
 UNSET = object()
 """What `mapped` leaves out."""
 
+CONTAINERS = (TupleValue, MappingValue, CallValue)
+"""The tables that hold further values."""
 Table = dict[str, Value]
 Keywords = dict[Keyword, Value]
 
@@ -128,11 +130,8 @@ def parts(value: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Yield what a value consists of, containers apart, with its path. A call comes before its arguments."""
     if isinstance(value, CallValue):
         yield place, value
-        value = {"args": value.args, "kwargs": value.kwargs}
-    elif isinstance(value, TupleValue):
-        value = {"tuple": value.tuple}
-    elif isinstance(value, MappingValue):
-        value = {"mapping": value.mapping}
+    if isinstance(value, CONTAINERS):
+        value = _inside(value)
     if isinstance(value, dict):
         for key, item in value.items():
             yield from parts(item, (*place, key))
@@ -150,7 +149,10 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
         return {key: item for key, item in items.items() if item is not UNSET}
     if isinstance(value, (list, tuple)):
         return type(value)(item for item in (mapped(one, change) for one in value) if item is not UNSET)
-    if isinstance(value, (TupleValue, MappingValue, CallValue)):
-        inside = [str(name) for name in type(value).model_fields if name != "call"]
-        return value.model_copy(update={name: mapped(getattr(value, name), change) for name in inside})
+    if isinstance(value, CONTAINERS):
+        return value.model_copy(update=mapped(_inside(value), change))
     return change(value)
+
+
+def _inside(value: Model) -> dict[str, Any]:
+    return {name: inside for name, inside in value if name != "call"}
