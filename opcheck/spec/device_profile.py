@@ -132,17 +132,16 @@ class DeviceProfile(Located):
         Lists of `lacks`, `deny` and `expect` are joined, and tolerances merged. A profile that names a module of its
         own does not inherit the hint: that one is about another module.
         """
-        own = {key: getattr(self, key) for key in self.model_fields_set}
-        both = {key: getattr(parent, key) for key in parent.model_fields_set} | own
-        if "module" in own and "hint" not in own:
-            both.pop("hint", None)
-        both["torch"] = self.torch or parent.device_string
+        own = self.stated()
+        if "module" in own:
+            own.setdefault("hint", self.signs)
+        own["torch"] = self.torch or parent.device_string
         for key in ("lacks", "deny", "expect"):
-            both[key] = getattr(parent, key) + getattr(self, key)
+            own[key] = getattr(parent, key) + getattr(self, key)
         if "tolerance" in own:
             written = (one.tolerance.model_dump(exclude_unset=True) for one in (parent, self))
-            both["tolerance"] = Tolerances(**merge(*written))
-        profile = DeviceProfile.model_construct(set(both), **both)
+            own["tolerance"] = Tolerances(**merge(*written))
+        profile = parent.model_copy(update=own)
         profile._document, profile._path, profile._written = self._document, self._path, self
         return profile
 

@@ -191,8 +191,7 @@ class Expansion:
         """Return how the module is constructed for a sample, if that is said; what it leaves out is the operator's."""
         if spec.module is None or self.spec.module is None:
             return None
-        own = {key: getattr(spec.module, key) for key in spec.module.model_fields_set}
-        return self.spec.module.model_copy(update=own)
+        return self.spec.module.model_copy(update=spec.module.stated())
 
     def _mistakes(self, spec: SampleSpec, label: str, skips: list[Skip]) -> Iterator[Mistake]:
         """Yield the mistakes in a sample and its grid: too large, too many, names too long, no tensor where named."""

@@ -23,6 +23,10 @@ class Model(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
+    def stated(self) -> dict[str, Any]:
+        """Return the keys that it has been given, with their values, in the order in which the model has them."""
+        return {key: getattr(self, key) for key in type(self).model_fields if key in self.model_fields_set}
+
 
 class Located(Model):
     """A table that knows in which document it is written, and where."""

@@ -11,7 +11,7 @@ from opcheck.spec.model import Model
 def render(value: Any) -> str:
     """Return a value as inline TOML."""
     if isinstance(value, Model):
-        return render({key: getattr(value, key) for key in type(value).model_fields if key in value.model_fields_set})
+        return render(value.stated())
     if isinstance(value, dict):
         return (
             "{ " + ", ".join(f"{_key(key)} = {render(item)}" for key, item in value.items()) + " }" if value else "{}"

@@ -76,7 +76,7 @@ def changed(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:
 
 def updated(recipe: Tensor, **update: Any) -> Tensor:
     """Return a recipe with some keys changed. None takes a key out."""
-    keys = {key: getattr(recipe, key) for key in recipe.model_fields_set} | update
+    keys = recipe.stated() | update
     return type(recipe).model_construct(**{key: value for key, value in keys.items() if value is not None})
 
 
