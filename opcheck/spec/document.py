@@ -19,7 +19,7 @@ import tomli
 
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.positions import Positions, Span
-from opcheck.spec.problems import Problem, SpecError
+from opcheck.spec.problems import Mistake, Problem, SpecError
 
 PROJECT = "pyproject.toml"
 OTHERS = (PROJECT, ".taplo.toml", "taplo.toml")
@@ -62,9 +62,8 @@ class Document:
             raise SpecError([Problem(file, error.lineno, error.colno, f"invalid TOML: {error.msg}")]) from None
         except (ValueError, RecursionError) as error:
             raise SpecError([_too_much(file, text, str(error))]) from None
-        problems = [
-            document.problem((*within, *path), *words, key=key) for path, key, words in _extremes(document.at(within))
-        ]
+        mistakes = (one._replace(place=(*within, *one.place)) for one in _extremes(document.at(within)))
+        problems = [document.problem(*one) for one in mistakes]
         if problems:
             raise SpecError(problems)
         return document
@@ -145,8 +144,8 @@ def _too_much(file: str, text: str, why: str) -> Problem:
     return Problem(file, 1, 1, f"TOML that cannot be read: {why}")
 
 
-def _extremes(data: dict[str, Any]) -> Iterator[tuple[KeyPath, bool, tuple[str, str]]]:
-    """Yield the path of everything that is refused, whether the key is wrong, what is wrong, and what was expected."""
+def _extremes(data: dict[str, Any]) -> Iterator[Mistake]:
+    """Yield everything that is refused."""
     count, level = 0, list[tuple[KeyPath, Any]]([((), data)])
     for _ in range(DEEPEST):
         within: list[tuple[KeyPath, Any]] = []
@@ -155,17 +154,17 @@ def _extremes(data: dict[str, Any]) -> Iterator[tuple[KeyPath, bool, tuple[str, 
             for key, item in node.items() if isinstance(node, dict) else enumerate(node):
                 kind = type(item)
                 if isinstance(key, str) and not key.isprintable() and UNSEEN.search(key):
-                    yield (*path, key), True, _unseen(f'the key "{key}"', key)
+                    yield Mistake((*path, key), *_unseen(f'the key "{key}"', key), key=True)
                 if kind is str and not item.isprintable() and UNSEEN.search(item):
-                    yield (*path, key), False, _unseen("the text", item)
+                    yield Mistake((*path, key), *_unseen("the text", item))
                 elif kind is int and item not in INTEGERS:
-                    yield (*path, key), False, LARGE
+                    yield Mistake((*path, key), *LARGE)
                 elif kind is dict or kind is list:
                     within.append(((*path, key), item))
         level = within
-    yield from ((path, False, NESTED) for path, _ in level)
+    yield from (Mistake(path, *NESTED) for path, _ in level)
     if count > MOST_VALUES:
-        yield (), False, (f"{count} values are too many for one file", f"at most {MOST_VALUES}")
+        yield Mistake((), f"{count} values are too many for one file", f"at most {MOST_VALUES}")
 
 
 def _unseen(what: str, text: str) -> tuple[str, str]:
