@@ -180,7 +180,7 @@ def _inside(key: str, tables: list[type[BaseModel]]) -> str:
     """Return where a key belongs that was written one level too high, as in `supports.forward_ad`; empty: nowhere."""
     for table in tables:
         for name, field in table.model_fields.items():
-            inner = [part for part in _models(field.annotation, {}) if key in part.model_fields]
+            inner = [part for part in _models(field.annotation, []) if key in part.model_fields]
             if inner and inner[0].__name__ in HOLDERS:
                 return f"{name}.{key}" if HOLDERS[inner[0].__name__] else f"{name} = [{{ {key} = ... }}]"
     return ""
@@ -202,7 +202,7 @@ def _models_at(model: type[BaseModel], names: tuple[str, ...]) -> list[type[Base
             for table in models:
                 table.model_rebuild()  # else annotations may be names of what was defined later
             fields = [table.model_fields[name] for table in models if name in table.model_fields]
-            models = [table for field in fields for table in _models(field.annotation, {})] or models
+            models = [table for field in fields for table in _models(field.annotation, [])] or models
     return models
 
 
@@ -211,14 +211,11 @@ def _tag(model: type[BaseModel]) -> str:
     return own.get(model.__name__, f"<{next(iter(model.model_fields))}>")
 
 
-def _models(annotation: Any, seen: dict[int, Any]) -> list[type[BaseModel]]:
-    """Return the models that an annotation mentions at any depth.
-
-    seen: the annotations by their ids. They are kept, so that Python does not use an id again.
-    """
-    if id(annotation) in seen:
+def _models(annotation: Any, seen: list[Any]) -> list[type[BaseModel]]:
+    """Return the models that an annotation mentions at any depth. seen: the annotations around it and before it."""
+    if any(annotation is one for one in seen):
         return []
-    seen[id(annotation)] = annotation
+    seen.append(annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     parts = get_args(annotation) or ((annotation.__value__,) if hasattr(annotation, "__value__") else ())
