@@ -163,8 +163,7 @@ class Context:
         return self.memo.once(("numbers", self.case.check, dtype), lambda: self._numbers_in(dtype))
 
     def _numbers_in(self, dtype: torch.dtype) -> Numbers | None:
-        own = dict(self.case.claims.tolerance(self.case.check, self.case.dtype).numbers())
-        changes = {key: value for key, value in own.items() if value is not None}
+        changes = self.case.claims.tolerance(self.case.check, self.case.dtype).numbers()
         changes |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}
         base = default_numbers(dtype, changes.get("eps"))
         return replace(base, **changes) if base and changes else base

@@ -116,12 +116,14 @@ class Tolerance(Model):
     @classmethod
     def first_set(cls, several: Iterable["Tolerance"]) -> "Tolerance":
         """Return the first value that is set of each number, or None. The most specific ones come first."""
-        least_specific_first = list(several)[::-1]
-        return cls(**{key: value for one in least_specific_first for key, value in one.numbers() if value is not None})
+        numbers: dict[str, float] = {}
+        for one in several:
+            numbers = one.numbers() | numbers
+        return cls(**numbers)
 
-    def numbers(self) -> list[tuple[str, float | None]]:
-        """Return the names and values of the four tolerances."""
-        return [(key, getattr(self, key)) for key in Tolerance.model_fields]
+    def numbers(self) -> dict[str, float]:
+        """Return those of the four tolerances that are set."""
+        return {key: number for key in Tolerance.model_fields if (number := getattr(self, key)) is not None}
 
 
 class Tolerances(Tolerance):
