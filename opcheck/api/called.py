@@ -86,7 +86,7 @@ def operator_of(
     if call is not None:
         named |= {key: Given(state[name], state[name].requires_grad, own) for name, key in call.keys(kwargs).items()}
     sample = CallSample(
-        "0", placed, named, None, None, document, (), line,
+        "0", placed, named, document, (), line,
         any(str(tensor.layout).startswith("torch.sparse") for tensor in tensors),
     )  # fmt: skip
     # As in a spec that lists no dtypes, other dtypes need not be refused.

@@ -184,7 +184,7 @@ def _unless_refused(place: Place, call: Callable[[], T]) -> T | Refused:
 def _sample(data: dict[str, Any]) -> Sample:
     """Return a sample of TOML data. Raises ValidationError."""
     spec = SampleSpec.model_validate(data)
-    return Sample("0", tuple(spec.args), spec.kwargs, None, None, Document("", "", {}), ())
+    return Sample("0", tuple(spec.args), spec.kwargs, Document("", "", {}), ())
 
 
 def _function(operator: Operator, sample: Sample, seed: str, place: Place, inplace: bool = False) -> TestedFunction:

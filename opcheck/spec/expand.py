@@ -178,10 +178,10 @@ class Expansion:
                     label + (f"[{','.join(name for _, name in values)}]" if values else ""),
                     tuple(spec.args),
                     spec.kwargs | point,
-                    None if spec.grad_outputs is None else tuple(spec.grad_outputs),
-                    dtypes,
                     self.entry.document,
                     path,
+                    grad_outputs=None if spec.grad_outputs is None else tuple(spec.grad_outputs),
+                    dtypes=dtypes,
                     vary=ways(self.spec.vary if spec.vary is None else spec.vary),
                     module=self._construction(spec),
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -31,13 +31,14 @@ class Sample:
     name: str
     args: tuple[Value, ...]
     kwargs: dict[str, Value]
-    grad_outputs: tuple[Tensor, ...] | None
-    dtypes: tuple[str, ...] | None
     document: Document = field(repr=False)
     path: KeyPath = field(repr=False)
-    vary: tuple[Way, ...] = field(default=(), kw_only=True)
+    _: KW_ONLY
+    grad_outputs: tuple[Tensor, ...] | None = None
+    dtypes: tuple[str, ...] | None = None
+    vary: tuple[Way, ...] = ()
     """The respects in which opcheck varies it by itself."""
-    module: Construction | None = field(default=None, kw_only=True)
+    module: Construction | None = None
     """How the module is constructed for this sample; None: as for all."""
 
     @property

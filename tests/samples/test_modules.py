@@ -197,7 +197,7 @@ class TestValues:
 
 
 def sample(*shape):
-    return Sample("0", (Tensor(shape=shape),), {}, None, None, Document("", "", {}), ())
+    return Sample("0", (Tensor(shape=shape),), {}, Document("", "", {}), ())
 
 
 class TestTheFirstCall:

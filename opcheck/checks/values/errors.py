@@ -22,7 +22,7 @@ def check(context: Context) -> Iterator[Verdict]:
         yield inapplicable(f"no listed input is refused on {device}")
     for index, claim in claims:
         path = ("operator", operator.index, "errors", index)
-        sample = Sample(f"errors.{index}", tuple(claim.args), claim.kwargs, None, None, operator.document, path)
+        sample = Sample(f"errors.{index}", tuple(claim.args), claim.kwargs, operator.document, path)
         yield with_sample(_verdict(context, claim, sample), sample)
 
 
