@@ -47,12 +47,12 @@ def _once(make: Callable[Concatenate[Catalogue, P], T]) -> Callable[Concatenate[
     @wraps(make)
     def known(self: Catalogue, /, *of: P.args, **how: P.kwargs) -> T:
         key = (make.__name__, *of, *how.values())
-        if key not in self.known:
+        if key not in self._known:
             try:
-                self.known[key] = make(self, *of, **how)
+                self._known[key] = make(self, *of, **how)
             except SpecError as error:
-                self.known[key] = error
-        result: T | SpecError = self.known[key]
+                self._known[key] = error
+        result: T | SpecError = self._known[key]
         if isinstance(result, SpecError):
             raise SpecError(result.problems)
         return result
@@ -64,7 +64,7 @@ def _once(make: Callable[Concatenate[Catalogue, P], T]) -> Callable[Concatenate[
 class Catalogue:
     """The TOML files of a session, as they were when first requested: each is read once."""
 
-    known: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    _known: dict[tuple[object, ...], Any] = field(default_factory=dict)
     """What was made of each file, or the SpecError with its mistakes."""
 
     @_once
@@ -114,7 +114,7 @@ class Catalogue:
 
     def digest(self) -> str:
         """Return a digest of what all the TOML files say that were parsed."""
-        return digest({one.text for one in self.known.values() if isinstance(one, Document)})
+        return digest({one.text for one in self._known.values() if isinstance(one, Document)})
 
     def _is_template(self, file: Path) -> bool:
         """Return whether a file has a key `template`, or seems to have one if it cannot be parsed."""
