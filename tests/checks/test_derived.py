@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 from operators import varied
 
+from opcheck.checks import attempts
 from opcheck.planning import Selection, load, plan
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
@@ -139,6 +142,24 @@ def test_what_written_samples_let_pass_is_found_and_made_small(tmp_path, outcome
         f'[[operator]]\nname = "operators.varied.{name}"\n{ONE}\n', checks=("backward", "forward_ad"), dtypes=(dtype,)
     )
     assert {one.outcome for one in written.values()} == {"passed"}
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_call_that_waits_for_others_is_none_that_takes_long(tmp_path, monkeypatch, is_busy):
+    squared = varied.squared
+
+    def later(x, wrong):
+        until = time.thread_time() + 0.04 if is_busy else 0
+        time.sleep(0 if is_busy else 0.04)
+        while time.thread_time() < until:
+            pass
+        return squared(x, wrong)
+
+    monkeypatch.setattr(attempts, "SLOW", 0.03)
+    monkeypatch.setattr(varied, "squared", later)
+    found = outcome_of(tmp_path, "square", "float64", "samples = [{ args = [{ shape = [2] }], vary = ['rank'] }]")
+    assert found.outcome == ("skipped" if is_busy else "passed")
+    assert (" slow" in found.reason) is is_busy
 
 
 @BOTH

@@ -10,7 +10,7 @@ SAMPLES = "samples = [{ args = [{ shape = [2, 3] }] }]"
     [
         ("needs_input_grad", "opcheck.checks.behavior.needs_input_grad.parts"),
         ("derived", "opcheck.checks.looks.memory_of_cotangents"),
-        ("derived", "opcheck.checks.attempts.perf_counter"),
+        ("derived", "opcheck.checks.attempts.thread_time"),
         ("backward", "opcheck.derivatives.jacobians.Comparison"),
     ],
 )
