@@ -251,11 +251,12 @@ class Comparison:
     @cached_property
     def nonlinear(self) -> float:
         """By how much the derivative for a sum of directions is not the sum of those for each; 0 if it is."""
-        derivative, mix = self.derivative, self.directions.mix(self.mode).abs()
+        derivative = self.derivative
         if derivative.holds(self.point.rounding):
             return 0.0
         off = (derivative.predicted - derivative.ordinary).abs()
         rows = derivative.jacobian if self.mode == "reverse" else derivative.jacobian.T
+        mix = self.directions.mix(len(rows)).abs()
         lengths = self.directions.of(self.mode).norm(dim=1) if self.directions.sums else torch.ones_like(mix)
         bound = self.numbers.atol * float(mix @ lengths) + self.numbers.rtol * (mix @ rows.abs())
         within = self.looped and not bool((beyond_bound(off, bound) > 0).any())

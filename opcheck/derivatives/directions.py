@@ -36,17 +36,23 @@ class Directions:
         """What differences move the inputs along, of shape (K, N)."""
         return directions(self.size[1])
 
+    @property
+    def tangents(self) -> Tensor:
+        """The directions for forward mode, of shape (K, N)."""
+        return self.moved
+
+    @property
+    def cotangents(self) -> Tensor:
+        """The directions for reverse mode, of shape (R, M)."""
+        return directions(self.size[0])
+
     def of(self, mode: Mode) -> Tensor:
-        """Return the tangents, of shape (K, N), or the cotangents, of shape (R, M), for automatic differentiation."""
-        return directions(self.count(mode))
+        """Return the directions for a mode."""
+        return self.cotangents if mode == "reverse" else self.tangents
 
-    def count(self, mode: Mode) -> int:
-        """Return how many of them there are."""
-        return self.size[0 if mode == "reverse" else 1]
-
-    def mix(self, mode: Mode) -> Tensor:
-        """Return factors for a sum of them, to see whether a derivative is linear. Of few, none is small."""
-        return probe(self.count(mode)) if self.extent == "full" else weights(self.count(mode), 0)
+    def mix(self, count: int) -> Tensor:
+        """Return factors for a sum of directions, to see whether a derivative is linear. Of few, none is small."""
+        return probe(count) if self.extent == "full" else weights(count, 0)
 
     def shown(self, products: Tensor, mode: Mode) -> Tensor:
         """Return what is compared, from V J by reverse and from J U^T by forward mode."""
@@ -58,7 +64,7 @@ class Directions:
 
     def reached(self, where: Tensor, mode: Mode) -> Tensor:
         """Return the entries that are compared in which marked entries of the differences take part, as a mask."""
-        return where
+        return where if mode == "forward" else self._weigh(where.double(), sizes=True) != 0
 
     def inputs_of(self, where: Tensor) -> list[int]:
         """Return the inputs whose entries of the differences are marked; none if a direction moves all of them."""
@@ -97,21 +103,9 @@ class Random(Directions):
         """The random directions of outputs."""
         return directions(self.size[0], self.number, "outputs")
 
-    def of(self, mode: Mode) -> Tensor:
-        """Return the random directions of one side."""
-        return self.cotangents if mode == "reverse" else self.moved
-
-    def count(self, mode: Mode) -> int:
-        """Return the number of directions on a side."""
-        return self.number
-
     def shown(self, products: Tensor, mode: Mode) -> Tensor:
         """Return V J U by reverse, J U by forward mode."""
         return products @ self.moved.T if mode == "reverse" else products
-
-    def reached(self, where: Tensor, mode: Mode) -> Tensor:
-        """Return whole columns by reverse mode, since every cotangent weighs every output."""
-        return where.any(0).expand(self.number, self.number) if mode == "reverse" else where
 
     def inputs_of(self, where: Tensor) -> list[int]:
         """Return none."""
@@ -222,7 +216,7 @@ class Colors(Directions):
 
     @cached_property
     def tangents(self) -> Tensor:
-        """The same with weights."""
+        """The same with weights: every slice has its own."""
         return self.of_inputs.spread(weights(self.size[1], 1))
 
     @cached_property
@@ -235,21 +229,9 @@ class Colors(Directions):
         """The weights of one color for each direction, in turns."""
         return torch.cat([self.of_outputs.spread(own) for own in self.weights])
 
-    def of(self, mode: Mode) -> Tensor:
-        """Return a direction for each color, in which every slice has a weight."""
-        return self.cotangents if mode == "reverse" else self.tangents
-
-    def count(self, mode: Mode) -> int:
-        """Return the number of colors of a side, times that of turns."""
-        return self.of_outputs.count * self.turns if mode == "reverse" else self.of_inputs.count
-
     def shown(self, products: Tensor, mode: Mode) -> Tensor:
         """Return V J by reverse mode, and the entries of each row by forward mode."""
         return products if mode == "reverse" else products / weights(self.size[1], 1)[self.columns]
-
-    def reached(self, where: Tensor, mode: Mode) -> Tensor:
-        """Return the entries of V J that have a marked term."""
-        return self._weigh(where.double()) != 0 if mode == "reverse" else where
 
     def inputs_of(self, where: Tensor) -> list[int]:
         """Return the inputs of the marked entries."""

@@ -290,7 +290,7 @@ class Point:
             ordinary = self.product(mode, along[0])
             known = Analytical(ordinary.expand(1, -1), ordinary, ordinary)
         else:
-            mix = directions.mix(mode)
+            mix = directions.mix(len(along))
             ordinary = self.product(mode, None if self.extent == "full" else mix @ along)
             if not looped and all(self.size) and len(along) > FEW:
                 rows = tried(lambda: self.vmapped(mode, along), in_any_memory=True)
