@@ -1,9 +1,9 @@
 """Derivatives by torch: one backward pass, one call in forward mode, and functions composed of them.
 
-The derivative of a function is again a function. `Pullback` and `Pushforward` take and implement the same protocol,
-`Differentiable`, so derivatives of any order and mix of modes are compositions of the two. Both are linear in the
-second half of their arguments. A batch is evaluated by one `torch.func.vmap` of the function itself. Derivatives are
-taken around it by torch's plain autograd: the rows of a batch are independent, so one backward pass is enough.
+The derivative of a function is again a function: derivatives of any order and mix of modes are compositions of
+`Pullback` and `Pushforward` around a `Primal`. Both are linear in the second half of their arguments. A batch is
+evaluated by one `torch.func.vmap` of the function itself. Derivatives are taken around it by torch's plain autograd:
+the rows of a batch are independent, so one backward pass is enough.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 import torch.autograd.forward_ad as fwad
@@ -78,24 +78,9 @@ def jvp(function: Callable[..., Tensors], primals: Sequence[Tensor], tangents: S
     return tuple(torch.zeros_like(y) if t is None else t for t, y in zip(carried, outputs, strict=True))
 
 
-class Differentiable(Protocol):
-    """Tensors in, tensors out."""
-
-    def __call__(self, *arguments: Tensor) -> Tensors:
-        """Return the outputs at one point."""
-        ...
-
-    def rows(self, *batches: Tensor) -> Tensors:
-        """Return the outputs at a batch of points. All tensors have an extra leading dimension.
-
-        Passes on the exceptions of the function, and those of `torch.func.vmap` if it cannot be batched.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class Primal:
-    """A function, restricted to some of its outputs."""
+    """A function that is tested, restricted to some of its outputs: at one point by a call, at a batch by its rows."""
 
     function: Function
     chosen: tuple[int, ...]
@@ -111,7 +96,10 @@ class Primal:
         return tuple(outputs[index] for index in self.chosen)
 
     def rows(self, *batches: Tensor) -> Tensors:
-        """Return the chosen outputs at each point of a batch."""
+        """Return the chosen outputs at each point of a batch. All tensors have an extra leading dimension.
+
+        Passes on the exceptions of the function, and those of `torch.func.vmap` if it cannot be batched.
+        """
         # The method, not the object: vmap puts a name into its errors, and makes one up where there is none.
         outputs: Tensors = torch.func.vmap(self.function.__call__, randomness="same")(*batches)  # type: ignore[operator]
         return tuple(outputs[index] for index in self.chosen)
@@ -119,7 +107,7 @@ class Primal:
 
 @dataclass(frozen=True)
 class Derivative:
-    """A function made of another one: at one point from calls of `inner`, at a batch of points from its rows."""
+    """A function made of another one, `inner`: at one point of its calls, at a batch of points of its rows."""
 
     inner: Differentiable
 
@@ -138,6 +126,10 @@ class Derivative:
     def _of(self, function: Callable[..., Tensors], arguments: Tensors, batch: Sequence[int]) -> Tensors:
         """Return what is made of a function. All tensors have the dims of the batch, if there is one, in front."""
         raise NotImplementedError
+
+
+Differentiable = Primal | Derivative
+"""Tensors in, tensors out, at one point or at a batch of points."""
 
 
 @dataclass(frozen=True)
@@ -222,8 +214,6 @@ def of_primal(function: Differentiable, change: Callable[[Primal], Primal]) -> D
     """Return the same derivative of another function: of what `change` makes of the one that it is of."""
     if isinstance(function, Primal):
         return change(function)
-    if not isinstance(function, Derivative):
-        return function
     inner = of_primal(function.inner, change)
     return function if inner is function.inner else replace(function, inner=inner)
 
@@ -245,7 +235,7 @@ def pushforward(function: Differentiable) -> Pushforward:
 
 def has_forward(function: Differentiable) -> bool:
     """Tell whether a function uses forward mode anywhere."""
-    return isinstance(function, Pushforward) or (isinstance(function, Pullback) and has_forward(function.inner))
+    return isinstance(function, Derivative) and (isinstance(function, Pushforward) or has_forward(function.inner))
 
 
 def transformed(function: Differentiable) -> Differentiable:
