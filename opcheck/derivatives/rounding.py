@@ -105,13 +105,13 @@ class Computation(Generic[T]):
         """Tell whether any number of a part of the result is finite, also where rounding moves the inputs."""
         unit = rounding_unit(self.dtype)
         exact = Exact.of(part(self.right), map(part, self.moved(unit, NUDGES[1][0])), unit)
-        entries = slice(sum(map(len, exact.units)))  # without the lengths, which are zero where nothing is known
-        return bool((exact.value.isfinite() & exact.condition.isfinite())[entries].any())
+        # Without the lengths, which are zero where nothing is known.
+        return bool((exact.value.isfinite() & exact.condition.isfinite())[: exact.count].any())
 
     def lost(self, part: Callable[[T], Tensors], got: Tensors) -> float:
         """Return by which share of it a tensor of some results is off as a whole, at most."""
         exact = Exact.of(part(self.right), (), 1.0)
-        right, values = (lengths[-len(got) :] for lengths in (exact.value, exact.measured(got)))
+        right, values = (values[exact.count :] for values in (exact.value, exact.measured(got)))
         shares = torch.where(right == 0, 0.0, (values - right) / right).abs()
         return float(shares.max()) if len(got) else 0.0
 
@@ -189,6 +189,11 @@ class Exact:
             condition = torch.maximum(condition, (self.measured(other) - self.value).abs() / unit)
         return replace(self, condition=condition.nan_to_num(nan=float("inf")))
 
+    @property
+    def count(self) -> int:
+        """The number of coordinates. What follows them are the lengths of the tensors."""
+        return len(self.value) - len(self.units)
+
     def measured(self, result: Tensors) -> Tensor:
         """Return the coordinates of another result, and its products with the unit vectors."""
         return _measured(result, self.units)
@@ -214,7 +219,7 @@ class Exact:
 
         terms: how many numbers go into the computation, for the worst case in single precision.
         """
-        size = torch.maximum(self.value.abs(), self.condition)[: sum(map(len, self.units))]
+        size = torch.maximum(self.value.abs(), self.condition)[: self.count]
         # Small entries come from differences of large ones, which are rounded too.
         largest = float(size.nan_to_num(0.0, 0.0, 0.0).max()) if size.numel() else 0.0
         units = [rounding_unit(dtype) for dtype in dtypes]
@@ -235,7 +240,7 @@ class Exact:
         """Return a number for each tensor as one for each coordinate, of shape (N + number of tensors,)."""
         each = torch.tensor(numbers, dtype=torch.float64)
         if len(set(numbers)) == 1:
-            return each[:1].expand(sum(map(len, self.units)) + len(numbers))
+            return each[:1].expand(len(self.value))
         counts = torch.tensor([len(unit) for unit in self.units], dtype=torch.int64)
         return torch.cat([each.repeat_interleave(counts), each])
 
@@ -311,16 +316,11 @@ class Deviation:
     got: Tensors
     names: Sequence[str]
 
-    @property
-    def count(self) -> int:
-        """The number of entries. What follows them are the lengths of the tensors."""
-        return len(self.values) - len(self.got)
-
     def headline(self) -> str:
         """Return what is wrong in one line: the worst entry, or else the worst factor."""
         error = (self.values - self.exact.value).abs()
         times = torch.where(self.wrong, error / self.allowed, -1.0).nan_to_num(nan=float("inf"))
-        entries = times[: self.count]
+        entries = times[: self.exact.count]
         if not bool((entries > 0).any()):
             return self.factor(int(times.argmax()))
         at = int(entries.argmax())
@@ -330,14 +330,14 @@ class Deviation:
 
     def lines(self) -> list[str]:
         """Return the entries that are wrong, as many as are of use, and the factors."""
-        entries = self.wrong[: self.count].nonzero().flatten().tolist()
+        entries = self.wrong[: self.exact.count].nonzero().flatten().tolist()
         lines = [
             f"{self.place(at)} is {float(self.values[at]):.6g}, not {float(self.exact.value[at]):.6g}; "
             f"allowed: {float(self.allowed[at]):.2g}"
             for at in entries[:SHOWN]
         ]
         if entries:
-            lines.append(f"{len(entries):,} of {self.count:,} entries are wrong by themselves")
+            lines.append(f"{len(entries):,} of {self.exact.count:,} entries are wrong by themselves")
         return lines + self.factors()
 
     def factors(self, most: float = inf) -> list[str]:
@@ -346,12 +346,12 @@ class Deviation:
         most: how much may be allowed for a factor to be told, relative to what is right.
         """
         telling = self.wrong & (self.allowed <= most * self.exact.value.abs())
-        return [self.factor(at) for at in range(self.count, len(self.values)) if telling[at]]
+        return [self.factor(at) for at in range(self.exact.count, len(self.values)) if telling[at]]
 
     def factor(self, at: int) -> str:
         """Return by which factor a tensor is off, as a whole."""
         got, right, allowed = (float(part[at]) for part in (self.values, self.exact.value, self.allowed))
-        name = self.names[at - self.count]
+        name = self.names[at - self.exact.count]
         factor = f"{got / right:.4g}" if abs(got / right - 1) > 1e-3 else f"{got / right:.8g}"  # not "1 times"
         return f"{name} as a whole is {factor} times what it should be; allowed: 1 +- {allowed / right:.2g}"
 
