@@ -197,7 +197,7 @@ class Colors(Directions):
 
     def __init__(self, axes: tuple[Axis, ...], size: tuple[int, int], outputs: Tensors, inputs: Tensors) -> None:
         super().__init__(size, inputs)
-        self.axes, sizes = axes, [axis.size for axis in axes]
+        sizes = [axis.size for axis in axes]
         self.of_inputs = Coloring(inputs, [*zip(*(axis.leaves for axis in axes), strict=True)], sizes)
         self.of_outputs = Coloring(outputs, [*zip(*(axis.outputs for axis in axes), strict=True)], sizes)
         is_shared = any(None in axis.leaves for axis in axes)

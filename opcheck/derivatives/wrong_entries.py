@@ -145,10 +145,16 @@ def _of_slices(entries: Comparison, colors: Colors, names: Names) -> Disagreemen
         return not_linear(entries.point, entries.mode, "wrong for sums of them") if known else None
     worst = _one_of_each(culprits.values())
     place = next(place for place, entry in culprits.items() if entry is worst[0])
-    mismatch, findings, pair = search.around(*place, worst[0], _numbers_to_diagnose(entries))
+    seen, numbers = Seen.of(entries.point, entries.mode), _numbers_to_diagnose(entries)
+    pair = search.slice_around(*place, worst[0], numbers)
+    mismatch = Mismatch(worst[0], 0, 0, 1, 1, LEAK) if pair is None else pair.mismatch()
+    assert mismatch is not None
+    findings = [Finding("random", seen.random, worst[0].output, worst[0].leaf, {})] if seen.random else []
+    if pair is not None:
+        findings = [finding for finding in diagnose(pair, numbers, seen) if finding.kind in OF_ONE]
     columns = colors.columns_of(entries.mode)
     own = entries.wrong[:, [located(n, columns)[0] == worst[0].leaf for n in range(width)]]
-    mismatch = replace(mismatch, wrong=int(own.sum()), entries=own.numel())
+    mismatch = replace(mismatch, worst=worst[0], wrong=int(own.sum()), entries=own.numel())
     return Disagreement.of_entries(mismatch, worst, findings, pair, below_atol=entries.below_atol)
 
 
@@ -193,34 +199,25 @@ class Search:
         numbers = float(slopes.jacobian[row, 0]), float(analytical)
         return self.names.entry(row, column, *numbers, self.point.outputs, self.point.leaves)
 
-    def around(
-        self, row: int, column: int, worst: Entry, numbers: Numbers
-    ) -> tuple[Mismatch, list[Finding], Pair | None]:
-        """Return both Jacobians of the slice of an entry as text, what is wrong with them, and both as they are."""
-        point, colors = self.point, self.colors
-        slices, columns = colors.of_outputs.slices, colors.columns[row]
-        rows = (slices == slices[row]).nonzero().flatten()
-        seen = Seen.of(point, self.mode)
+    def slice_around(self, row: int, column: int, worst: Entry, numbers: Numbers) -> Pair | None:
+        """Return both Jacobians of the slice of an entry; None if its output and its input are of different slices."""
+        point, of_outputs, of_inputs = self.point, self.colors.of_outputs, self.colors.of_inputs
+        number = int(of_outputs.slices[row])
+        rows, columns = of_outputs.places[number], of_inputs.places[number]
         if column not in columns.tolist():
-            random = Finding("random", seen.random, worst.output, worst.leaf, {})
-            return Mismatch(worst, 0, 0, 1, 1, LEAK), [random] * bool(seen.random), None
+            return None
         n = point.numerical(self.step, looped=True).jacobian[rows]
         if self.mode == "reverse":
             a = point.products("reverse", _units(point.size[0], rows))[:, columns]
         else:
             a = point.products("forward", _units(point.size[1], columns))[:, rows].T
-        beyond = excess(a, n, colors.columns_of(None), numbers)
+        beyond = excess(a, n, self.colors.columns_of(None), numbers)
         beyond[int((rows == row).nonzero()), int((columns == column).nonzero())] = float("inf")  # the text is about it
-        axes = colors.axes
-        places = [worst.output_index[axis.outputs[worst.output]] for axis in axes]
-        outputs = [_narrow(y, [axis.outputs[k] for axis in axes], places) for k, y in enumerate(point.outputs)]
-        leaves = [_narrow(x, [axis.leaves[k] for axis in axes], places) for k, x in enumerate(point.leaves)]
+        places = [worst.output_index[dim] for dim in of_outputs.dims[worst.output] if dim is not None]
+        outputs = [_narrow(y, own, places) for y, own in zip(point.outputs, of_outputs.dims, strict=True)]
+        leaves = [_narrow(x, own, places) for x, own in zip(point.leaves, of_inputs.dims, strict=True)]
         called = labels(rows.tolist(), point.outputs), labels(columns.tolist(), point.leaves)
-        pair = Pair(n, a, beyond, outputs, leaves, self.names, *called)
-        mismatch = pair.mismatch()
-        assert mismatch is not None
-        findings = [finding for finding in diagnose(pair, numbers, seen) if finding.kind in OF_ONE]
-        return replace(mismatch, worst=worst), findings, pair
+        return Pair(n, a, beyond, outputs, leaves, self.names, *called)
 
     def _moved(self, direction: Tensor) -> Tensor:
         """Return the central difference along a direction, of shape (M,)."""
