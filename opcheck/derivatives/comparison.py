@@ -64,7 +64,7 @@ class Comparison:
     def differences(self) -> Measured:
         """The differences along the directions."""
         at = partial(self.point.numerical, looped=self.looped)
-        return Measured(self.slopes, at, self.numbers, self.point.unit, self.directions.columns_of(None))
+        return Measured(self.slopes, at, self.numbers, self.point.unit, self.directions.columns_of("forward"))
 
     @cached_property
     def numerical(self) -> Measured:

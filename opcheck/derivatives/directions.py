@@ -70,8 +70,8 @@ class Directions:
         """Return the inputs whose entries of the differences are marked; none if a direction moves all of them."""
         return [int(column) for column in where.any(dim=0).nonzero()]
 
-    def columns_of(self, mode: Mode | None) -> Sequence[Tensor]:
-        """Return the leaves that the columns of what is compared, or of the differences (None), are about."""
+    def columns_of(self, mode: Mode) -> Sequence[Tensor]:
+        """Return the leaves that the columns of what is compared are about. By forward mode it is like differences."""
         return self.inputs
 
     def lengths(self, mode: Mode) -> Tensor | float:
@@ -237,7 +237,7 @@ class Colors(Directions):
         """Return the inputs of the marked entries."""
         return sorted({*self.columns[where].tolist()})
 
-    def columns_of(self, mode: Mode | None) -> Sequence[Tensor]:
+    def columns_of(self, mode: Mode) -> Sequence[Tensor]:
         """Return the leaves by reverse mode, else one slice of each, as far as sizes and dtypes go."""
         if mode == "reverse":
             return self.inputs

@@ -148,12 +148,11 @@ class Names:
         assert isinstance(function, (Pullback, Pushforward))
         inner = cls.of(function.inner, request)
         if isinstance(function, Pullback):
-            what, by, above, below = "gradient", "cotangent", inner.leaves, inner.outputs
+            own, what, by, above, below = "the backward pass", "gradient", "cotangent", inner.leaves, inner.outputs
             if function.fixed:  # these are no arguments
                 below = tuple(name for name, v in zip(below, function.fixed, strict=True) if v is None)
         else:
-            what, by, above, below = "tangent", "tangent", inner.outputs, inner.leaves
-        own = {"gradient": "the backward pass", "tangent": "the jvp"}[what]
+            own, what, by, above, below = "the jvp", "tangent", "tangent", inner.outputs, inner.leaves
         return cls(
             tuple(f"{what} of {name}" for name in above), inner.leaves + tuple(f"{by} of {name}" for name in below),
             own if inner.order == 1 else f"{own} of {inner.function}", inner.order + 1, len(below),

@@ -211,7 +211,7 @@ class Search:
             a = point.products("reverse", _units(point.size[0], rows))[:, columns]
         else:
             a = point.products("forward", _units(point.size[1], columns))[:, rows].T
-        beyond = excess(a, n, self.colors.columns_of(None), numbers)
+        beyond = excess(a, n, self.colors.columns_of("forward"), numbers)
         beyond[int((rows == row).nonzero()), int((columns == column).nonzero())] = float("inf")  # the text is about it
         places = [worst.output_index[dim] for dim in of_outputs.dims[worst.output] if dim is not None]
         outputs = [_narrow(y, own, places) for y, own in zip(point.outputs, of_outputs.dims, strict=True)]
