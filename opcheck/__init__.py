@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from opcheck.api.result import CheckError, CheckReport
     from opcheck.checks.subject import Subject
     from opcheck.checks.verdict import Verdict
-    from opcheck.dropin.gradcheck import GradcheckError, gradcheck, gradgradcheck
+    from opcheck.dropin.errors import GradcheckError
+    from opcheck.dropin.gradcheck import gradcheck, gradgradcheck
     from opcheck.mutation.conditions import register_condition
     from opcheck.planning.case import Case
     from opcheck.pytest_plugin.cases import cases
@@ -34,7 +35,7 @@ HOMES = {
     "Case": "opcheck.planning.case",
     "CheckError": "opcheck.api.result",
     "CheckReport": "opcheck.api.result",
-    "GradcheckError": "opcheck.dropin.gradcheck",
+    "GradcheckError": "opcheck.dropin.errors",
     "Outcome": "opcheck.running.outcome",
     "SpecError": "opcheck.spec.problems",
     "Subject": "opcheck.checks.subject",

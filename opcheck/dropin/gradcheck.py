@@ -17,32 +17,13 @@ from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Function, Request
 from opcheck.derivatives.tolerances import Numbers
+from opcheck.dropin.errors import GradcheckError
 from opcheck.dropin.fast_path import Claims, look, quiet
-from opcheck.dropin.in_place import InPlace, OutputsChange, Second
+from opcheck.dropin.in_place import InPlace, Second
 from opcheck.dropin.memory import Kept
 from opcheck.dropin.objections import is_remark, objections
 
 Tensors = Tensor | Sequence[Any]
-
-
-class GradcheckError(TorchGradcheckError):
-    """A gradient is wrong. A subclass of torch's `GradcheckError`, which is a RuntimeError.
-
-    `error.disagreement` says where, as data. It is None if torch itself raised the error.
-
-    Example:
-        >>> import opcheck, torch
-        >>> x = torch.tensor([0.5, 1.5, 2.5], dtype=torch.float64, requires_grad=True)
-        >>> try:
-        ...     opcheck.gradcheck(lambda x: x.detach() * x, x)
-        ... except opcheck.GradcheckError as error:
-        ...     print(error.disagreement.findings[0].text)
-        output 0 with respect to input 0: the gradient is 1/2 times what it should be
-    """
-
-    def __init__(self, text: str, disagreement: Disagreement | None = None) -> None:
-        super().__init__(text)
-        self.disagreement = disagreement
 
 
 def gradcheck(
@@ -204,23 +185,16 @@ def _checked(
     return _verdict(objections(point if second is None else second.of(point), request, claims), raise_exception)
 
 
-class ChangedOutputsError(GradcheckError, AssertionError):
-    """What torch raises an AssertionError for, whatever `raise_exception` says."""
-
-
 def _verdict(objections: Iterator[Disagreement], raise_exception: bool) -> bool:
     """Raise, or return False, at the first objection that torch would have too, and warn of those before it."""
     with quiet():
-        try:
-            for objection in objections:
-                if is_remark(objection):
-                    warnings.warn(objection.text, stacklevel=4)
-                elif raise_exception:
-                    raise GradcheckError(objection.text, objection)
-                else:
-                    return False
-        except OutputsChange as error:
-            raise ChangedOutputsError(str(error)) from error
+        for objection in objections:
+            if is_remark(objection):
+                warnings.warn(objection.text, stacklevel=4)
+            elif raise_exception:
+                raise GradcheckError(objection.text, objection)
+            else:
+                return False
     return True
 
 

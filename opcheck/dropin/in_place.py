@@ -13,6 +13,7 @@ from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.cotangents import vectors_like
 from opcheck.derivatives.differences import Differences, differences
 from opcheck.derivatives.point import Point
+from opcheck.dropin.errors import ChangedOutputsError
 from opcheck.dropin.memory import Kept, add, write
 from opcheck.strides import with_gaps
 
@@ -93,15 +94,11 @@ class Second:
         return InPlace(Pullback(point.function, len(point.leaves), fixed=fixed), leaves)
 
 
-class OutputsChange(AssertionError):
-    """The outputs of a function have another shape or dtype where its inputs are moved."""
-
-
 def moved(function: Differentiable, leaves: Sequence[Tensor], steps: Tensor, step: float) -> Tensor:
     """Return the values at some steps from the leaves as rows, with one call per step, on the leaves themselves.
 
     Each leaf is moved where it is, so that a function that reads it in another way than as its argument is moved too.
-    Raises OutputsChange; passes on the exceptions of the function. The leaves are as before in either case.
+    Raises ChangedOutputsError; passes on the exceptions of the function. The leaves are as before in either case.
     """
     rows, expected = [], None
     with Kept(leaves) as own, torch.enable_grad():
@@ -124,7 +121,7 @@ def _expect_same(expected: Sequence[Kind], got: Sequence[Kind], step: float) -> 
     kinds = zip(*expected, strict=True), zip(*got, strict=True)
     for what, one, other in zip(("shape", "dtype"), *kinds, strict=False):
         if one != other:
-            raise OutputsChange(
+            raise ChangedOutputsError(
                 f"Expected `func` to return outputs with the same {what} when inputs are perturbed by {step}, but got: "
                 f"{what}s {', '.join(map(str, one))} and {', '.join(map(str, other))}."
             )
