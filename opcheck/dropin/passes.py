@@ -21,6 +21,9 @@ SMALL = 64
 
 Kinds = tuple[tuple[torch.Size, torch.dtype, torch.device], ...]
 """The shapes, dtypes and devices of some tensors."""
+Way = tuple[Collection[int], Collection[int], Collection[int]]
+"""The numbers of the tensors whose random vectors are zeroed, of those that take part, and of those of them that have
+no vector."""
 T = TypeVar("T")
 
 
@@ -71,15 +74,12 @@ def backward(outputs: Kinds, looped: bool, undefined: bool) -> Passes:
     outputs alone. If `undefined`, also those in which all, each one, and all but one cotangent are undefined.
     """
     every = range(len(outputs))
-    single = [[index] for index in every] if len(outputs) > 1 else []
-    others = [[k for k in every if k != index] for (index,) in single]
-    alone = [] if looped else single
-    missing = list(subsets(len(outputs))) if undefined else []
-    direction = probe(sum(sizes_of(outputs)))
-    zeroed = [[], [], every, *(others if alone else []), *missing]
-    directions = [without(direction, own, sizes_of(outputs)) for own in zeroed]
-    takes_part = [*[(every, ())] * 3, *((own, ()) for own in alone), *((every, own) for own in missing)]
-    return _passes(directions, takes_part, outputs, looped)
+    ways: list[Way] = [([], every, ()), ([], every, ()), (every, every, ())]
+    if len(outputs) > 1 and not looped:
+        ways += [([k for k in every if k != index], [index], ()) for index in every]
+    if undefined:
+        ways += [(own, every, own) for own in subsets(len(outputs))]
+    return _passes(ways, outputs, looped)
 
 
 @_kept
@@ -89,10 +89,10 @@ def forward(leaves: Kinds, looped: bool, undefined: bool) -> Passes:
     If `undefined`, those in which each of the leaves has no tangent.
     """
     every = range(len(leaves))
-    missing = [[index] for index in every] if undefined else []
-    direction = probe(sum(sizes_of(leaves)))
-    directions = [direction, *(without(direction, own, sizes_of(leaves)) for own in missing)]
-    return _passes(directions, [(every, ()), *((every, own) for own in missing)], leaves, looped)
+    ways: list[Way] = [([], every, ())]
+    if undefined:
+        ways += [([index], every, [index]) for index in every]
+    return _passes(ways, leaves, looped)
 
 
 @_kept
@@ -120,15 +120,15 @@ def _plain(kinds: Kinds) -> Tensors:
     return tuple(torch.empty(shape, dtype=dtype, device=device) for shape, dtype, device in kinds)
 
 
-def _passes(
-    directions: Sequence[Tensor], takes_part: Sequence[tuple[Collection[int], Collection[int]]], kinds: Kinds,
-    looped: bool,
-) -> Passes:  # fmt: skip
-    """Return passes for directions. If looped, there are those for each coordinate of a tensor alone before them."""
+def _passes(ways: Sequence[Way], kinds: Kinds, looped: bool) -> Passes:
+    """Return passes by some ways. If looped, there are those for each coordinate of a tensor alone before them."""
     sizes = sizes_of(kinds)
+    random = probe(sum(sizes))
+    directions = [without(random, zeroed, sizes) for zeroed, _, _ in ways]
+    takes_part = [(those, missing) for _, those, missing in ways]
     if looped:
         directions = [*torch.eye(sum(sizes), dtype=torch.float64), *directions]
         takes_part = [*(([index], ()) for index, size in enumerate(sizes) for _ in range(size)), *takes_part]
-    matrix = torch.stack(list(directions))
+    matrix = torch.stack(directions)
     rows = zip(*(batch.unbind() for batch in tensors_of(matrix, _plain(kinds))), strict=True)
     return Passes(matrix, tuple(Pass(row, *own) for row, own in zip(rows, takes_part, strict=True)))
