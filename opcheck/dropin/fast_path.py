@@ -78,10 +78,10 @@ def look(point: Point, second: Second | None, numbers: Numbers, claims: Claims) 
     if not point.outputs or not all(y.requires_grad and y.layout is torch.strided for y in point.outputs):
         return None
     try:
-        few = FEW_POINTS
-        if second is not None:
-            point, few = second.of(point), FEW_PULLBACKS
-        return Glance(point.function, point.leaves, point.outputs, numbers, claims, few).verdict()
+        if second is None:
+            return Glance(point.function, point.leaves, point.outputs, numbers, claims, FEW_POINTS).verdict()
+        function, leaves = second.of(point)
+        return Glance(function, leaves, function(*leaves), numbers, claims, FEW_PULLBACKS).verdict()
     except Exception:  # the full evidence meets it again, where it is reported
         return None
 

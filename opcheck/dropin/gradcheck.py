@@ -182,7 +182,9 @@ def _checked(
     if seen or (seen is False and not raise_exception):
         return seen
     point = InPlace.of(request)  # with a graph that nobody has used
-    return _verdict(objections(point if second is None else second.of(point), request, claims), raise_exception)
+    if second is not None:
+        point = InPlace(*second.of(point))
+    return _verdict(objections(point, request, claims), raise_exception)
 
 
 def _verdict(objections: Iterator[Disagreement], raise_exception: bool) -> bool:

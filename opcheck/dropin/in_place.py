@@ -82,8 +82,8 @@ class Second:
     gaps: bool
     """Whether random ones have gaps in memory."""
 
-    def of(self, point: Point) -> InPlace:
-        """Return the gradients of the function of a point, at its leaves and at cotangents."""
+    def of(self, point: Point) -> tuple[Pullback, Tensors]:
+        """Return the gradients of the function of a point, and the tensors that they are differentiated at."""
         vectors, fixed = self.cotangents, tuple[Tensor | None, ...]()
         if vectors is None:
             plain = vectors_like(point.outputs, 1)
@@ -91,7 +91,7 @@ class Second:
         else:
             fixed = tuple(None if v.requires_grad else v for v in vectors)
         leaves = *point.leaves, *(v for v in vectors if v.requires_grad)
-        return InPlace(Pullback(point.function, len(point.leaves), fixed=fixed), leaves)
+        return Pullback(point.function, len(point.leaves), fixed=fixed), leaves
 
 
 def moved(function: Differentiable, leaves: Sequence[Tensor], steps: Tensor, step: float) -> Tensor:
