@@ -17,7 +17,7 @@ from opcheck.pytest_plugin.items import CaseItem, SpecCollector, report_death
 from opcheck.pytest_plugin.options import OPTIONS
 from opcheck.pytest_plugin.project import PLUGIN, SENT, Plugin
 from opcheck.pytest_plugin.sharding import register_shard
-from opcheck.text import counted, printable
+from opcheck.text import counted, printable, well_formed
 
 OF_LOGGING = (
     "log_auto_indent", "log_cli", "log_cli_date_format", "log_cli_format", "log_cli_level", "log_date_format",
@@ -215,13 +215,12 @@ def pytest_runtest_makereport(
     A set-up or tear-down that fails has a record that replaces that of the case.
     """
     report = yield
-    if isinstance(item, CaseItem) and (report.when == "call" or not report.passed):
+    if not isinstance(item, CaseItem):
+        return report
+    if report.when == "call" or not report.passed:
         report.__dict__["opcheck"] = item.record_of(report)
         report.__dict__["opcheck_devices"] = item.config.stash[PLUGIN].details_of(item.case.device)
-    if isinstance(item, CaseItem) and report.sections:
-        from opcheck.text import well_formed
-
-        report.sections = [(title, well_formed(text)) for title, text in report.sections]  # for pytest-xdist
+    report.sections = [(title, well_formed(text)) for title, text in report.sections]  # for pytest-xdist
     return report
 
 
