@@ -1,11 +1,11 @@
-"""A one-line file that says what a process is doing: whoever finds the process gone reads it."""
+"""A one-line file that says which sample a process is trying: whoever finds the process gone reads it."""
 
 from __future__ import annotations
 
 import mmap
 from pathlib import Path
 
-LONGEST = 4096
+LONGEST = 200
 """The most bytes of a line."""
 
 

@@ -170,8 +170,8 @@ def default_memory(workers: int) -> int:
 def read_sign(path: Path) -> Sign:
     """Return what a worker last recorded; `NO_SIGN` if it has recorded nothing yet, or is about to."""
     try:
-        return Sign(**json.loads(read_note(path)))
-    except (ValueError, TypeError):
+        return Sign(**json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
         return NO_SIGN
 
 

@@ -14,10 +14,6 @@ from pathlib import Path
 
 from opcheck.running.note import Note
 from opcheck.running.watchdog import ABANDONED, NOTE, Doing, Sign
-from opcheck.text import shortened
-
-MOST = 600
-"""The most characters of a name in a sign, which must fit into a note whatever their encoding."""
 
 
 class Worker:
@@ -29,7 +25,8 @@ class Worker:
         seconds: how long a case may take; None: as long as it likes.
         """
         self._seconds, self._abandoned = seconds, lifeline.parent / ABANDONED
-        self._sign = Note(lifeline)
+        self._lifeline = os.open(lifeline, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        self._length = 0
         self.note = Note(lifeline.with_suffix(NOTE))
         """What the case is about to try."""
         self._trace = lifeline.with_suffix(".trace").open("w")  # where tracebacks go
@@ -83,8 +80,9 @@ class Worker:
 
     def _say(self, doing: Doing, what: str = "") -> None:
         """Record what the process does from now on: a few bytes, whenever a case begins or ends."""
-        sign = Sign(os.getpid(), doing, shortened(what, MOST), time.monotonic())
-        self._sign.write(json.dumps(vars(sign), ensure_ascii=False))
+        text = json.dumps(vars(Sign(os.getpid(), doing, what, time.monotonic()))).encode()
+        os.pwrite(self._lifeline, text.ljust(self._length), 0)
+        self._length = len(text)
 
     def _forget_output(self) -> None:
         if os.fstat(self._output).st_size:
