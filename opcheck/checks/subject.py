@@ -93,6 +93,11 @@ class Context:
         operator: Callable[..., Any] = self.memo.once(path, lambda: self.resolve(path))
         return operator
 
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the operator's positional parameters; empty if they are unknown."""
+        return self.memo.once("parameters", lambda: names_of(self.operator, self.case.variant.path))
+
     def operator_at(self, sample: Sample, path: str = "") -> Callable[..., Any]:
         """Return the callable for a sample: the same for each, but for modules that are lazy or constructed for it.
 
@@ -252,10 +257,9 @@ class Context:
 
     def among(self, wanted: tuple[str | int, ...]) -> Callable[[Path], bool]:
         """Return a predicate on paths of arguments: whether names and positions in a list mean the argument."""
-        names = names_of(self.operator, self.case.variant.path)
 
         def chosen(path: Path) -> bool:
-            at = path[1]
+            at, names = path[1], self.parameters
             name = names[at] if isinstance(at, int) and at < len(names) else at
             return at in wanted or name in wanted
 
@@ -444,9 +448,7 @@ class Subject:
     @property
     def leaf_names(self) -> tuple[str, ...]:
         """What messages call the leaves: as the operator calls its arguments, where its signature tells."""
-        context = self.context
-        names = context.memo.once("parameters", lambda: names_of(context.operator, context.case.variant.path))
-        return tuple(argument_label(slot.path, names) for slot in self.inputs.slots)
+        return tuple(argument_label(slot.path, self.context.parameters) for slot in self.inputs.slots)
 
     @property
     def fits_in_place(self) -> bool:

@@ -120,10 +120,10 @@ def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
     first, *others = [line for line in contradiction.text.splitlines() if line.strip()]
     title = f"{kind.name}: {first.strip()[:300]}"
     rest = "\n".join(others[:MOST_LINES] + (["..."] if len(others) > MOST_LINES else []))
-    if contradiction.kind in INCONCLUSIVE:
-        if contradiction.kind == "coarse":
-            dtype = subject.case.dtype
-            return inconclusive(title, OF_COARSE.format(dtype), **remedy("dtypes.forward", f"-{dtype}"))
+    if contradiction.kind == "coarse":
+        dtype = subject.case.dtype
+        return inconclusive(title, OF_COARSE.format(dtype), **remedy("dtypes.forward", f"-{dtype}"))
+    if contradiction.kind == "inconclusive":
         return inconclusive(title, rest)
     if contradiction.kind == "refused":
         return refused(kind, title)
