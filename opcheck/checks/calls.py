@@ -79,6 +79,12 @@ class Call:
         return Call((*self.leaves, *cotangents), tuple(gradient for gradient in pulled if gradient.requires_grad))
 
 
+def recorded(subject: Subject) -> Call:
+    """Call the operator at the leaves as they lie in memory, with a graph whatever the grad mode is."""
+    with torch.enable_grad():
+        return Call.of(subject, as_they_are(subject))
+
+
 def push(subject: Subject, tangents: Iterable[Tensor]) -> Tensors:
     """Return the tangents of the outputs by one call in forward mode."""
     leaves = [leaf.detach() for leaf in as_they_are(subject)]

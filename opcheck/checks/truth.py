@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Tensors, as_they_are, push
+from opcheck.checks.calls import Tensors, push, recorded
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.values.reference import referred
 from opcheck.derivatives.coordinates import real_size
@@ -116,7 +116,7 @@ def values_of(subject: Subject) -> Tensors:
 def first_order(subject: Subject, cotangents: Iterable[Tensor], tangents: Sequence[Tensor] = ()) -> Parts:
     """Return the outputs under test and their first derivatives. There are no tangents if none are passed."""
     with torch.enable_grad():
-        call = Call.of(subject, as_they_are(subject))
+        call = recorded(subject)
         parts = {"outputs": call.results, "gradients": call.gradients(cotangents)}
         return parts | {"tangents": push(subject, tangents)} if tangents else parts
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.attempts import SLOW, Attempt, at_derived, attempt, long_sums
-from opcheck.checks.calls import Call, Tensors, as_they_are, push, tangents_of
+from opcheck.checks.calls import Call, Tensors, push, recorded, tangents_of
 from opcheck.checks.looks import Answer
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.raw_gradients import raw_gradients
@@ -90,8 +90,7 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
     truth = truth_of(subject)
     if truth is None:
         return _unknown(subject)
-    with torch.enable_grad():
-        call = Call.of(subject, as_they_are(subject))
+    call = recorded(subject)
     if not call.has_graph:
         return NO_GRAPH
     outputs = [output for output in call.outputs if output.requires_grad]
@@ -172,8 +171,7 @@ def _of_long_sums(made: Attempt) -> Verdict | Answer:
     if not isinstance(truth, Truth):
         return "untold"
     began = thread_time()
-    with torch.enable_grad():
-        call = Call.of(subject, as_they_are(subject))
+    call = recorded(subject)
     exact = Exact(truth, *(tuple(map(torch.abs, own)) for own in (call.cotangents, tangents_of(subject))))
     got = exact.likewise(subject)
     if thread_time() - began > SLOW:

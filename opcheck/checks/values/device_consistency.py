@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Tensors, as_they_are, push, require, tangents_of
+from opcheck.checks.calls import Tensors, push, recorded, require, tangents_of
 from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, values_of
@@ -32,8 +32,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     yield _compared(subject, cpu, names["outputs"], lambda own, _: values_of(own))
     if not subject.leaves or subject.case.dtype not in subject.case.claims.backward:
         return
-    with torch.enable_grad():
-        call = Call.of(subject, as_they_are(subject))
+    call = recorded(subject)
     cotangents, tangents = call.cotangents, tangents_of(subject)
 
     def gradients(own: Subject, move: Moved) -> Tensors:
