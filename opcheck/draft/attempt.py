@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 import torch
 from pydantic import ValidationError
 from torch import Tensor
+from torch.nn import Module
 
 from opcheck.checks.calls import Call, copies
 from opcheck.derivatives.autodiff import pushed
+from opcheck.draft.data import SampleData
 from opcheck.draft.refusal import is_refusal, needs_gpu
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.layouts import equal
@@ -24,7 +26,7 @@ from opcheck.samples.realize import realize, realize_module
 from opcheck.samples.results import Untestable
 from opcheck.spec.document import Document
 from opcheck.spec.library import Sample
-from opcheck.spec.operator import SampleSpec
+from opcheck.spec.operator import Construction, SampleSpec
 from opcheck.text import one_line
 
 T = TypeVar("T")
@@ -72,7 +74,7 @@ class Place:
 class Tried:
     """A sample that an operator takes, and what its result is like."""
 
-    sample: dict[str, Any]
+    sample: SampleData
     random: bool = False
     inplace: bool = False
     """Whether the operator changes its first argument, so that it gets a clone."""
@@ -131,7 +133,7 @@ def _is_ours(names: dict[str, Any]) -> bool:
     return str(names.get("__name__", "")).partition(".")[0] in ("opcheck", "torch")
 
 
-def tried(operator: Operator, sample: dict[str, Any], place: Place, inplace: bool = False) -> Tried | Refused:
+def tried(operator: Operator, sample: SampleData, place: Place, inplace: bool = False) -> Tried | Refused:
     """Call an operator with a sample. Return what it shows, or why it is of no use.
 
     inplace: whether it gets a clone of its first argument. It does if it turns out to change it.
@@ -156,19 +158,25 @@ def tried(operator: Operator, sample: dict[str, Any], place: Place, inplace: boo
     return tried(operator, sample, place, inplace=True)
 
 
-def taken(operator: Operator, sample: dict[str, Any], place: Place) -> bool | Refused:
-    """Tell whether an operator takes a sample, which may have no tensor to differentiate."""
+def taken(operator: Operator, sample: SampleData, place: Place) -> SampleData | Refused:
+    """Return a sample, which may have no tensor to differentiate, if an operator takes it."""
 
-    def takes() -> bool:
+    def made() -> SampleData:
         _function(operator, _sample(sample), SEEDS[0], place).result()
-        return True
+        return sample
 
-    return _unless_refused(place, takes)
+    return _unless_refused(place, made)
 
 
-def constructed(recipe: ModuleRecipe, place: Place) -> ModuleCall | Refused:
-    """Return a module, or why it cannot be constructed."""
-    return _unless_refused(place, lambda: realize_module(recipe, place.dtype, place.device, SEEDS[0], place.modules))
+def constructed(make: type[Module], construction: SampleData, place: Place) -> SampleData | Refused:
+    """Return arguments of a constructor, if it takes them."""
+
+    def made() -> SampleData:
+        recipe = ModuleRecipe(make, Construction.model_validate(construction))
+        realize_module(recipe, place.dtype, place.device, SEEDS[0], place.modules)
+        return construction
+
+    return _unless_refused(place, made)
 
 
 def _unless_refused(place: Place, call: Callable[[], T]) -> T | Refused:
@@ -181,7 +189,7 @@ def _unless_refused(place: Place, call: Callable[[], T]) -> T | Refused:
         return Refused.by(error, place.device)
 
 
-def _sample(data: dict[str, Any]) -> Sample:
+def _sample(data: SampleData) -> Sample:
     """Return a sample of TOML data. Raises ValidationError."""
     spec = SampleSpec.model_validate(data)
     return Sample("0", tuple(spec.args), spec.kwargs, Document("", "", {}), ())
@@ -196,7 +204,7 @@ def _function(operator: Operator, sample: Sample, seed: str, place: Place, inpla
     return TestedFunction(operator, inputs, inplace=inplace)
 
 
-def sets_parameters(recipe: ModuleRecipe, sample: dict[str, Any], place: Place) -> bool:
+def sets_parameters(recipe: ModuleRecipe, sample: SampleData, place: Place) -> bool:
     """Tell whether a call in training mode changes parameters, as of a layer that its first batch initializes."""
     function = _function(recipe, _sample(sample), SEEDS[0], place)
     assert isinstance(function.operator, ModuleCall)
@@ -208,7 +216,7 @@ def sets_parameters(recipe: ModuleRecipe, sample: dict[str, Any], place: Place) 
     return not all(map(equal, before, map(Tensor.detach, parameters)))
 
 
-def differs_in_evaluation(recipe: ModuleRecipe, sample: dict[str, Any], place: Place) -> bool:
+def differs_in_evaluation(recipe: ModuleRecipe, sample: SampleData, place: Place) -> bool:
     """Return whether evaluation mode gives other results than training mode, both from the same random numbers."""
     function = _function(recipe, _sample(sample), SEEDS[0], place)
     assert isinstance(function.operator, ModuleCall)
@@ -220,7 +228,7 @@ def differs_in_evaluation(recipe: ModuleRecipe, sample: dict[str, Any], place: P
     return len(first) != len(second) or not all(map(equal, first, second))
 
 
-def _shown(function: TestedFunction, sample: dict[str, Any]) -> Tried | Refused:
+def _shown(function: TestedFunction, sample: SampleData) -> Tried | Refused:
     leaves = function.inputs.leaves
     if not leaves:
         return Refused("no tensor to differentiate with respect to")

@@ -35,6 +35,12 @@ def parts(data: Data) -> list[Data]:
     return seen
 
 
+def is_mixed(sample: SampleData) -> bool:
+    """Tell whether a sample has a tensor that may be differentiated."""
+    arguments = [*sample.get("args", ()), *sample.get("kwargs", {}).values()]
+    return any(is_tensor(part) and "dtype" not in part for part in parts(arguments))
+
+
 def places(sample: SampleData) -> Iterator[tuple[Path, Data]]:
     """Yield the values of arguments that may be changed, with their paths: tensors, numbers, and lists of numbers."""
     for key in ("args", "kwargs"):

@@ -10,9 +10,10 @@ from operators import modules
 
 from opcheck.draft import guess
 from opcheck.draft.attempt import OUT_OF_SIGHT, Refused
+from opcheck.draft.caller import MOST_PLAIN
 from opcheck.draft.guess import MOST_CONSTRUCTIONS, constructions
 from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR
-from opcheck.draft.search import MOST_PLAIN, Search
+from opcheck.draft.search import Search
 from opcheck.draft.workplace import Deadline, Trial, Workplace
 from opcheck.settings import Settings
 from opcheck.spec.operator import Construction
@@ -112,7 +113,7 @@ class TestDrafts:
         monkeypatch.setattr(kernel, "__module__", "operators.modules")
         found = search("operators.modules.kernel")
         assert found.drafts()[0].samples
-        assert found.place.dtype == known
+        assert found.caller.place.dtype == known
 
     def test_a_dtype_that_backward_alone_refuses_is_none_that_it_knows(self, monkeypatch):
         class Half(torch.autograd.Function):
@@ -128,7 +129,7 @@ class TestDrafts:
         monkeypatch.setattr(modules.halved, "__module__", "operators.modules")
         found = search("operators.modules.halved")
         assert "backward" not in found.drafts()[0].supports
-        assert found.place.dtype == "float32"
+        assert found.caller.place.dtype == "float32"
 
     @pytest.mark.parametrize(
         ("path", "module", "sample"),
@@ -283,7 +284,7 @@ def test_lines_below_a_wrapper_tell_how_far_a_call_got(monkeypatch):
     own = search("operators.modules.attention")
     (found,) = own.drafts()
     assert [len(arg["shape"]) for arg in found.samples[0]["args"]] == [4, 4, 3]
-    assert own.count < 150
+    assert own.caller.count < 150
 
 
 def test_a_call_gets_further_than_its_arguments_on_later_lines():
@@ -331,12 +332,12 @@ class TestWhatHasNothingToDifferentiate:
     def test_it_is_said_at_once_where_the_schema_shows_it(self):
         own = search("torch.allclose")
         assert own.drafts() == []
-        assert (own.refusal(), own.count) == (RETURNS_NO_TENSOR, 0)
+        assert (own.refusal(), own.caller.count) == (RETURNS_NO_TENSOR, 0)
 
     def test_what_is_given_is_tried_all_the_same(self):
         own = search("torch.allclose", [[{"args": [{"shape": [2]}, {"shape": [2]}]}]])
         assert own.drafts() == []
-        assert (own.constant, own.count) == ("", 1)
+        assert (own.constant, own.caller.count) == ("", 1)
 
     def test_tensors_of_integers_only(self):
         assert refusal("torch.gcd") == ONLY_INTEGERS
