@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import linecache
 import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
-from torch.nn import Module
 
 from opcheck.checks.calls import Call, copies
 from opcheck.derivatives.autodiff import pushed
@@ -21,25 +18,8 @@ from opcheck.draft.data import SampleData
 from opcheck.draft.refusal import is_refusal, needs_gpu
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.layouts import equal
-from opcheck.samples.modules import ModuleCall, ModuleRecipe
-from opcheck.samples.realize import realize, realize_module
 from opcheck.samples.results import Untestable
-from opcheck.spec.document import Document
-from opcheck.spec.library import Sample
-from opcheck.spec.operator import Construction, SampleSpec
 from opcheck.text import one_line
-
-T = TypeVar("T")
-
-DTYPES = ("float64", "float32", "bfloat16", "float16", "complex128")
-"""The dtypes to call an operator in, until one is not refused: many kernels know single and half precision only, and
-some operators complex numbers."""
-
-SEEDS = ("draft", "another", "third")
-"""The values that a sample must be good for: a logarithm may be lucky once."""
-
-IN_PLACE = "is being used in an in-place operation"
-"""What torch says of an operator that changes a leaf."""
 
 NO_GRAPH, NO_TANGENT = "no output requires grad", "no output has a tangent"
 """What is wrong with a call that raises nothing."""
@@ -53,21 +33,6 @@ NO_GUESS: Depth = ()
 
 OUT_OF_SIGHT: Depth = (0,)
 """The depth of what is refused by code in C++."""
-
-Operator = Callable[..., Any] | ModuleRecipe
-"""A function, or a class of modules and how it is constructed."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an operator is called."""
-
-    modules: Sequence[str]
-    """What samples may name."""
-    device: str = "cpu"
-    """torch's device string."""
-    dtype: str = DTYPES[0]
-    """The dtype of tensors that say nothing else."""
 
 
 @dataclass(frozen=True)
@@ -133,102 +98,8 @@ def _is_ours(names: dict[str, Any]) -> bool:
     return str(names.get("__name__", "")).partition(".")[0] in ("opcheck", "torch")
 
 
-def tried(operator: Operator, sample: SampleData, place: Place, inplace: bool = False) -> Tried | Refused:
-    """Call an operator with a sample. Return what it shows, or why it is of no use.
-
-    inplace: whether it gets a clone of its first argument. It does if it turns out to change it.
-    """
-    try:
-        made = _sample(sample)
-    except ValidationError:
-        return Refused("this is no sample", NO_GUESS)
-
-    def shown() -> Tried | Refused:
-        shows = []
-        for seed in SEEDS:
-            one = _shown(_function(operator, made, seed, place, inplace), sample)
-            if isinstance(one, Refused):
-                return one
-            shows.append(one)
-        return replace(shows[0], is_telling=all(one.is_telling for one in shows))
-
-    result = _unless_refused(place, shown)
-    if inplace or isinstance(operator, ModuleRecipe) or isinstance(result, Tried) or IN_PLACE not in result.why:
-        return result
-    return tried(operator, sample, place, inplace=True)
-
-
-def taken(operator: Operator, sample: SampleData, place: Place) -> SampleData | Refused:
-    """Return a sample, which may have no tensor to differentiate, if an operator takes it."""
-
-    def made() -> SampleData:
-        _function(operator, _sample(sample), SEEDS[0], place).result()
-        return sample
-
-    return _unless_refused(place, made)
-
-
-def constructed(make: type[Module], construction: SampleData, place: Place) -> SampleData | Refused:
-    """Return arguments of a constructor, if it takes them."""
-
-    def made() -> SampleData:
-        recipe = ModuleRecipe(make, Construction.model_validate(construction))
-        realize_module(recipe, place.dtype, place.device, SEEDS[0], place.modules)
-        return construction
-
-    return _unless_refused(place, made)
-
-
-def _unless_refused(place: Place, call: Callable[[], T]) -> T | Refused:
-    """Return what a call returns, or the refusal that its exception is."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return call()
-    except BaseException as error:  # nobody interrupts this process but the operator
-        return Refused.by(error, place.device)
-
-
-def _sample(data: SampleData) -> Sample:
-    """Return a sample of TOML data. Raises ValidationError."""
-    spec = SampleSpec.model_validate(data)
-    return Sample("0", tuple(spec.args), spec.kwargs, Document("", "", {}), ())
-
-
-def _function(operator: Operator, sample: Sample, seed: str, place: Place, inplace: bool = False) -> TestedFunction:
-    """Return the operator as a function of the tensors of a sample, those of a module among them."""
-    recipe = operator if isinstance(operator, ModuleRecipe) else None
-    inputs = realize(sample, place.dtype, place.device, seed, modules=place.modules, module=recipe)
-    if isinstance(operator, ModuleRecipe):
-        operator = realize_module(operator, place.dtype, place.device, seed, place.modules, sample)
-    return TestedFunction(operator, inputs, inplace=inplace)
-
-
-def sets_parameters(recipe: ModuleRecipe, sample: SampleData, place: Place) -> bool:
-    """Tell whether a call in training mode changes parameters, as of a layer that its first batch initializes."""
-    function = _function(recipe, _sample(sample), SEEDS[0], place)
-    assert isinstance(function.operator, ModuleCall)
-    inputs = function.inputs
-    keys = function.operator.named_in(inputs.fill()[1]).values()
-    parameters = [inputs.leaves[slot.index] for slot in inputs.slots if slot.path[1] in keys]
-    before = [parameter.detach().clone() for parameter in parameters]
-    function(*inputs.leaves)
-    return not all(map(equal, before, map(Tensor.detach, parameters)))
-
-
-def differs_in_evaluation(recipe: ModuleRecipe, sample: SampleData, place: Place) -> bool:
-    """Return whether evaluation mode gives other results than training mode, both from the same random numbers."""
-    function = _function(recipe, _sample(sample), SEEDS[0], place)
-    assert isinstance(function.operator, ModuleCall)
-    kind = torch.device(place.device).type
-    with torch.random.fork_rng([] if kind == "cpu" else None, device_type=kind):
-        first = function()
-    function.operator.module.eval()
-    second = function()
-    return len(first) != len(second) or not all(map(equal, first, second))
-
-
-def _shown(function: TestedFunction, sample: SampleData) -> Tried | Refused:
+def shown(function: TestedFunction, sample: SampleData) -> Tried | Refused:
+    """Return what a call of a function with its inputs, which are those of a sample, shows, or why it is of no use."""
     leaves = function.inputs.leaves
     if not leaves:
         return Refused("no tensor to differentiate with respect to")

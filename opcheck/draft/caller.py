@@ -1,51 +1,42 @@
-"""Calls an operator with one sample after another, and remembers how far the calls have got."""
+"""Calls an operator with samples, in a dtype that it knows, and remembers how far the calls have got."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
-from itertools import count, islice
 from typing import Any, TypeVar
 
 import torch
+from pydantic import ValidationError
+from torch import Tensor
 
-from opcheck.draft.attempt import (
-    DTYPES,
-    NO_GUESS,
-    OUT_OF_SIGHT,
-    Depth,
-    Operator,
-    Place,
-    Refused,
-    Tried,
-    constructed,
-    taken,
-    tried,
-)
+from opcheck.draft.attempt import NO_GUESS, Refused, Tried, shown
 from opcheck.draft.data import SampleData, is_mixed
-from opcheck.draft.hint import gist_of, lessons_of, speaks_of_dtypes
-from opcheck.draft.parameter import Parameter
+from opcheck.draft.hint import speaks_of_dtypes
 from opcheck.draft.refusal import has_interpreter, is_beyond_interpreter
 from opcheck.draft.target import resolve_either
-from opcheck.draft.workplace import Deadline, Trial, Workplace
-from opcheck.samples.modules import ModuleRecipe
-from opcheck.spec.operator import Construction
+from opcheck.draft.workplace import Trial, Workplace
+from opcheck.samples.function import TestedFunction
+from opcheck.samples.layouts import equal
+from opcheck.samples.modules import ModuleCall, ModuleRecipe
+from opcheck.samples.realize import realize, realize_module
+from opcheck.spec.document import Document
+from opcheck.spec.library import Sample
+from opcheck.spec.operator import Construction, SampleSpec
 from opcheck.spec.render import render
 
-MOST_IN_VAIN = 400
-"""How many guesses may be refused without one that gets further than those before it."""
-
-MOST_UNTAUGHT = 30
-"""How many guesses may be refused before errors are read that do not tell how far a call got, as those of C++."""
-
-MOST_REPAIRS = 64
-"""How many guesses one that was refused leads to."""
-
-MOST_PLAIN = 6
-"""After how many calls that return no tensor, and none that does, an operator is taken at its word."""
-
 T = TypeVar("T")
+
+DTYPES = ("float64", "float32", "bfloat16", "float16", "complex128")
+"""The dtypes to call an operator in, until one is not refused: many kernels know single and half precision only, and
+some operators complex numbers."""
+
+SEEDS = ("draft", "another", "third")
+"""The values that a sample must be good for: a logarithm may be lucky once."""
+
+IN_PLACE = "is being used in an in-place operation"
+"""What torch says of an operator that changes a leaf."""
 
 GIVE_ARGUMENTS = "give arguments by --args"
 NEEDS_GPU = "it needs a GPU; where there is one, add --device cuda"
@@ -60,7 +51,8 @@ class Caller:
     own: Trial
     """What is known of the operator. What is about to be called, and what ends a process, is noted there."""
     workplace: Workplace
-    deadline: Deadline
+    dtype: str = DTYPES[0]
+    """The dtype of tensors that say nothing else."""
     count: int = 0
     """The number of calls."""
     nearest: Refused = field(default_factory=lambda: Refused("", NO_GUESS))
@@ -69,104 +61,107 @@ class Caller:
     """The number of calls that returned, but no tensor."""
 
     def __post_init__(self) -> None:
-        self.name = self.own.name
-        self.place = Place(self.workplace.settings.modules, self.workplace.device.device_string)
+        self.modules, self.device = self.workplace.settings.modules, self.workplace.device.device_string
+        self.target: Callable[..., Any] | type[torch.nn.Module] = resolve_either(self.own.name, self.modules)
         self.module = self.own.module
-        self.target: Callable[..., Any] | type[torch.nn.Module] = resolve_either(self.name, self.place.modules)
 
     @property
-    def operator(self) -> Operator:
-        """What is called: a function, or a module as it is constructed."""
-        if isinstance(self.target, type):
-            return ModuleRecipe(self.target, Construction.model_validate(self.module))
-        return self.target
+    def recipe(self) -> ModuleRecipe | None:
+        """How a class of modules is constructed; None for a function."""
+        if not isinstance(self.target, type):
+            return None
+        return ModuleRecipe(self.target, Construction.model_validate(self.module))
 
-    def call(self, samples: Iterable[SampleData], parameters: Sequence[Parameter] = ()) -> Iterator[Tried]:
-        """Yield what calls with samples show that are not refused. See `_tries`."""
-        return self._tries(samples, self._called, parameters)
+    def called(self, sample: SampleData) -> Tried | Refused:
+        """Return what a call with a sample shows.
 
-    def call_with_integers(
-        self, samples: Iterable[SampleData], parameters: Sequence[Parameter]
-    ) -> Iterator[SampleData]:
-        """Yield the samples that are taken of those without a tensor to differentiate."""
-        return self._tries(samples, self._called_with_integers, parameters)
-
-    def construct(self, constructions: Iterable[SampleData], parameters: Sequence[Parameter]) -> Iterator[SampleData]:
-        """Yield the ways to construct a class of modules that work."""
-        return self._tries(constructions, self._constructed, parameters)
-
-    def _tries(
-        self,
-        guesses: Iterable[SampleData],
-        attempt: Callable[[SampleData], T | Refused],
-        parameters: Sequence[Parameter],
-    ) -> Iterator[T]:
-        """Yield what attempts at guesses give that are not refused, until the time is over.
-
-        The message of a refused guess suggests others. Guesses that got further in the source of the operator are
-        repaired first; without a source, those with a new message.
-
-        parameters: what the guesses are arguments for. Empty: nothing is learned.
+        If its dtype is refused, and a later one is not, that is the dtype of all further calls.
         """
-        left, lessons, order = iter(guesses), list[tuple[Depth, int, SampleData]](), count()
-        seen, said, vain, best = set[str](), set[str](), 0, NO_GUESS
-        while vain < MOST_IN_VAIN and self.plain < MOST_PLAIN and not self.deadline.is_over:
-            is_taught = lessons and self.count % 4 and (best > OUT_OF_SIGHT or vain >= MOST_UNTAUGHT)
-            guess = None if is_taught else next(left, None)
-            if guess is None:
-                if not lessons:
-                    return
-                guess = heappop(lessons)[2]
-            if render(guess) in seen:
-                continue
-            seen.add(render(guess))
-            result = attempt(guess)
-            if not isinstance(result, Refused):
-                yield result
-                continue
-            if result.needs_gpu:
-                return
-            vain = 0 if result.depth > best else vain + 1
-            # Where nothing tells how far a call got, the same error says nothing new.
-            is_new = result.depth > OUT_OF_SIGHT or gist_of(result.why) not in said
-            said.add(gist_of(result.why))
-            if parameters and result.depth >= max(best, OUT_OF_SIGHT) and is_new:
-                best = result.depth
-                place = _furthest_first(best if best > OUT_OF_SIGHT else (len(said),))
-                for repaired in islice(lessons_of(guess, result.why, result.source, parameters), MOST_REPAIRS):
-                    heappush(lessons, (place, next(order), repaired))
-
-    def _called(self, sample: SampleData) -> Tried | Refused:
-        """Return what a call with a sample shows."""
         call = sample if self.module is None else {"module": self.module, **sample}
         return self._attempt(call, lambda: self._in_a_dtype(sample))
 
     def _in_a_dtype(self, sample: SampleData) -> Tried | Refused:
-        """Make a call. If its dtype is refused, and a later one is not, that is the dtype of all further calls."""
-        result = tried(self.operator, sample, self.place)
-        for dtype in DTYPES[DTYPES.index(self.place.dtype) + 1 :] if _is_about_dtypes(result) else ():
-            place = replace(self.place, dtype=dtype)
-            other = tried(self.operator, sample, place)
+        result, first = self._shown(sample), self.dtype
+        for dtype in DTYPES[DTYPES.index(first) + 1 :] if _is_about_dtypes(result) else ():
+            self.dtype = dtype
+            other = self._shown(sample)
             if not _is_about_dtypes(other):
-                self.place = place
                 return other
+        self.dtype = first
         return result
 
-    def is_refused_by_dtype(self, sample: SampleData) -> bool:
-        """Tell whether a call is refused for the dtype of a tensor."""
-        result = taken(self.operator, sample, self.place)
-        return isinstance(result, Refused) and speaks_of_dtypes(result.why)
+    def _shown(self, sample: SampleData, inplace: bool = False) -> Tried | Refused:
+        """Return what calls show with several values for one sample.
 
-    def _called_with_integers(self, sample: SampleData) -> SampleData | Refused:
+        inplace: whether the operator gets a clone of its first argument. It does if it turns out to change it.
+        """
+        try:
+            made = _sample(sample)
+        except ValidationError:
+            return Refused("this is no sample", NO_GUESS)
+
+        def call() -> Tried | Refused:
+            shows = []
+            for seed in SEEDS:
+                one = shown(self._function(made, seed, inplace), sample)
+                if isinstance(one, Refused):
+                    return one
+                shows.append(one)
+            return replace(shows[0], is_telling=all(one.is_telling for one in shows))
+
+        result = self._unless_refused(call)
+        if inplace or self.recipe or isinstance(result, Tried) or IN_PLACE not in result.why:
+            return result
+        return self._shown(sample, inplace=True)
+
+    def called_with_integers(self, sample: SampleData) -> SampleData | Refused:
         """Return a sample without a tensor to differentiate, if the operator takes it."""
         if is_mixed(sample):
             return Refused("there is a tensor that is not of integers", NO_GUESS)
-        return self._attempt(sample, lambda: taken(self.operator, sample, self.place))
+        return self._attempt(sample, lambda: self._taken(sample))
 
-    def _constructed(self, construction: SampleData) -> SampleData | Refused:
-        """Return a way to construct a class of modules, if it is one."""
-        make: Any = self.target
-        return self._attempt({"module": construction}, lambda: constructed(make, construction, self.place))
+    def is_refused_by_dtype(self, sample: SampleData) -> bool:
+        """Tell whether a call is refused for the dtype of a tensor."""
+        result = self._taken(sample)
+        return isinstance(result, Refused) and speaks_of_dtypes(result.why)
+
+    def _taken(self, sample: SampleData) -> SampleData | Refused:
+        """Return a sample if the operator takes it, whatever it shows."""
+
+        def call() -> SampleData:
+            self._function(_sample(sample)).result()
+            return sample
+
+        return self._unless_refused(call)
+
+    def constructed(self, construction: SampleData) -> SampleData | Refused:
+        """Return a way to construct a class of modules, if it is one. Further calls are those of such a module."""
+        self.module = construction
+
+        def call() -> SampleData:
+            self._constructed()
+            return construction
+
+        return self._attempt({"module": construction}, lambda: self._unless_refused(call))
+
+    def _constructed(self, seed: str = SEEDS[0], sample: Sample | None = None) -> ModuleCall:
+        assert self.recipe is not None
+        return realize_module(self.recipe, self.dtype, self.device, seed, self.modules, sample)
+
+    def _function(self, sample: Sample, seed: str = SEEDS[0], inplace: bool = False) -> TestedFunction:
+        """Return the operator as a function of the tensors of a sample, those of a module among them."""
+        inputs = realize(sample, self.dtype, self.device, seed, modules=self.modules, module=self.recipe)
+        operator = self._constructed(seed, sample) if self.recipe else self.target
+        return TestedFunction(operator, inputs, inplace=inplace)
+
+    def _unless_refused(self, call: Callable[[], T]) -> T | Refused:
+        """Return what a call returns, or the refusal that its exception is."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return call()
+        except BaseException as error:  # nobody interrupts this process but the operator
+            return Refused.by(error, self.device)
 
     def _attempt(self, call: SampleData, make: Callable[[], T | Refused]) -> T | Refused:
         """Make a call, unless it is to be skipped. Remember what it was refused with, if it got furthest."""
@@ -188,6 +183,28 @@ class Caller:
         """Note the call that is about to be made."""
         self.own.note(self.workplace.budget, call=call)
 
+    def sets_parameters(self, sample: SampleData) -> bool:
+        """Tell whether a call in training mode changes parameters, as of a layer that its first batch initializes."""
+        function = self._function(_sample(sample))
+        assert isinstance(function.operator, ModuleCall)
+        inputs = function.inputs
+        keys = function.operator.named_in(inputs.fill()[1]).values()
+        parameters = [inputs.leaves[slot.index] for slot in inputs.slots if slot.path[1] in keys]
+        before = [parameter.detach().clone() for parameter in parameters]
+        function(*inputs.leaves)
+        return not all(map(equal, before, map(Tensor.detach, parameters)))
+
+    def differs_in_evaluation(self, sample: SampleData) -> bool:
+        """Tell whether evaluation mode gives other results than training mode, both from the same random numbers."""
+        function = self._function(_sample(sample))
+        assert isinstance(function.operator, ModuleCall)
+        kind = torch.device(self.device).type
+        with torch.random.fork_rng([] if kind == "cpu" else None, device_type=kind):
+            first = function()
+        function.operator.module.eval()
+        second = function()
+        return len(first) != len(second) or not all(map(equal, first, second))
+
     def refusal(self) -> str:
         """Return why no call has done, in one line."""
         of_class = isinstance(self.target, type)
@@ -202,9 +219,10 @@ class Caller:
         return ("" if self.own.given else f"{guesses}; the nearest: ") + f"{self.nearest.why}; {advice}"
 
 
-def _furthest_first(depth: Depth) -> Depth:
-    """Return what a heap sorts by, in which the least comes first. Of two that begin alike, the longer one does."""
-    return (*(-place for place in depth), 1)
+def _sample(data: SampleData) -> Sample:
+    """Return a sample of TOML data. Raises ValidationError."""
+    spec = SampleSpec.model_validate(data)
+    return Sample("0", tuple(spec.args), spec.kwargs, Document("", "", {}), ())
 
 
 def _is_about_dtypes(result: Tried | Refused) -> bool:

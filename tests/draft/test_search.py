@@ -10,10 +10,9 @@ from operators import modules
 
 from opcheck.draft import guess
 from opcheck.draft.attempt import OUT_OF_SIGHT, Refused
-from opcheck.draft.caller import MOST_PLAIN
 from opcheck.draft.guess import MOST_CONSTRUCTIONS, constructions
 from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR
-from opcheck.draft.search import Search
+from opcheck.draft.search import MOST_PLAIN, Search
 from opcheck.draft.workplace import Deadline, Trial, Workplace
 from opcheck.settings import Settings
 from opcheck.spec.operator import Construction
@@ -113,7 +112,7 @@ class TestDrafts:
         monkeypatch.setattr(kernel, "__module__", "operators.modules")
         found = search("operators.modules.kernel")
         assert found.drafts()[0].samples
-        assert found.caller.place.dtype == known
+        assert found.caller.dtype == known
 
     def test_a_dtype_that_backward_alone_refuses_is_none_that_it_knows(self, monkeypatch):
         class Half(torch.autograd.Function):
@@ -129,7 +128,7 @@ class TestDrafts:
         monkeypatch.setattr(modules.halved, "__module__", "operators.modules")
         found = search("operators.modules.halved")
         assert "backward" not in found.drafts()[0].supports
-        assert found.caller.place.dtype == "float32"
+        assert found.caller.dtype == "float32"
 
     @pytest.mark.parametrize(
         ("path", "module", "sample"),
