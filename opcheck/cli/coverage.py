@@ -86,8 +86,8 @@ def _print(rows: Sequence[Covered], reached: dict[str, Any] | None) -> None:
         counts = f"{row.total:9}  {len(row.specified):11}  {len(row.without):7}  {len(row.unknown):9}"
         say(f"{row.module:{width}}  {counts}  {share([row]):5.3f}")
     for row in rows:
-        for name, file in row.without.items():
-            say(f"no spec: {name}" + _nearest(file))
+        for name in row.without:
+            say(f"no spec: {name}" + _nearest(row.nearest[name]))
     for row in rows:
         for name, why in row.unknown.items():
             say(f"not known: {name}{_nearest(row.nearest[name])}: {why}")
@@ -120,7 +120,7 @@ def _record(rows: Sequence[Covered], reached: dict[str, Any] | None) -> dict[str
                 "module": row.module,
                 "functions": row.total,
                 "with_spec": list(row.specified),
-                "without": [{"function": name, "nearest": file or None} for name, file in row.without.items()],
+                "without": [{"function": name, "nearest": row.nearest[name] or None} for name in row.without],
                 "not_known": [
                     {"function": name, "nearest": row.nearest[name] or None, "why": why}
                     for name, why in row.unknown.items()

@@ -25,12 +25,12 @@ class Covered:
     module: str
     specified: tuple[str, ...]
     """The differentiable functions, and classes of modules, that have a spec."""
-    without: dict[str, str]
-    """Those that have none, each with the spec file nearest to it; an empty text if there is none."""
+    without: tuple[str, ...]
+    """Those that have none."""
     unknown: dict[str, str]
     """Those of which it is not known whether they are differentiable, and why: none has a spec, or takes a guess."""
     nearest: dict[str, str]
-    """The spec file nearest to each of them."""
+    """The spec file nearest to each of those without a spec, known or not; an empty text if there is none."""
     constant: dict[str, str]
     """Those without a spec that have nothing to differentiate, or no derivative, and why. They do not count."""
 
@@ -75,14 +75,14 @@ def cover(module: str, library: Library, workplace: Workplace, processes: int) -
     tries, lost = parted(missing, apart(work, list(map(Trial, missing)), processes, 2 * workplace.budget, fresh=True))
     unknown = {name: own.refusal for name, own in tries.items() if not own.drafts and not own.is_constant} | lost
     constant = {name: why for name, own in tries.items() if (why := _constant(own))}
-    nearest = {name: _file_for(name, specs) for name in missing if name not in constant}
+    left = [name for name in missing if name not in constant]
     return Covered(
         module,
-        tuple(name for name in known if name in specs and _differentiates(specs[name])),
-        {name: file for name, file in nearest.items() if name not in unknown},
-        {name: unknown[name] for name in missing if name in unknown},
-        {name: file for name, file in nearest.items() if name in unknown},
-        {name: constant[name] for name in missing if name in constant},
+        specified=tuple(name for name in known if name in specs and _differentiates(specs[name])),
+        without=tuple(name for name in left if name not in unknown),
+        unknown={name: unknown[name] for name in left if name in unknown},
+        nearest={name: _file_for(name, specs) for name in left},
+        constant={name: constant[name] for name in missing if name in constant},
     )
 
 

@@ -56,8 +56,8 @@ def covered(write, tmp_path, monkeypatch):
 
 def test_functions_with_and_without_a_spec_are_told_apart(covered):
     assert covered.specified == ("fewops.cube",)
-    assert list(covered.without) == ["fewops.square"]  # what has no gradient needs no spec
-    assert covered.without["fewops.square"].endswith("spec.toml")
+    assert covered.without == ("fewops.square",)  # what has no gradient needs no spec
+    assert covered.nearest["fewops.square"].endswith("spec.toml")
 
 
 def test_what_takes_no_guess_is_not_known(covered):
@@ -78,7 +78,7 @@ def test_what_has_nothing_to_differentiate_says_why(covered):
 def test_the_share_is_that_of_what_may_be_differentiable(covered):
     assert covered.total == 3
     assert share([covered]) == pytest.approx(1 / 3)
-    assert share([covered, Covered("other", ("a", "b", "c"), {}, {}, {}, {"d": "no"})]) == pytest.approx(4 / 6)
+    assert share([covered, Covered("other", ("a", "b", "c"), (), {}, {}, {"d": "no"})]) == pytest.approx(4 / 6)
     assert share([]) == 1.0
 
 
