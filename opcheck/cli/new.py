@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     module = None if options.module is None else _table("--module", options.module)
     workplace = Workplace(allowing(settings, package), options.budget, until, device)
     file = _file(options, settings, package)
-    author = Author(options.target, file, settings, workplace, options.n, lambda lines: say(*lines))
+    author = Author(options.target, file, settings, workplace, options.n, say)
     with terminated_as_interrupt():
         try:
             author.draft(arguments, module, options.from_tests)

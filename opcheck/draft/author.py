@@ -29,8 +29,6 @@ from opcheck.spec import dtypes
 from opcheck.spec.document import shown
 from opcheck.text import counted
 
-Say = Callable[[Sequence[str]], None]
-
 MOST_BUDGETS = 7
 """How many times the budget a process may take by the clock before it tells what it does, or to reproduce a failure."""
 
@@ -57,7 +55,8 @@ class Author:
     settings: Settings
     workplace: Workplace
     processes: int
-    say: Say
+    say: Callable[..., None]
+    """Prints lines."""
     trials: list[Trial] = field(default_factory=list)
     unusable: dict[str, str] = field(default_factory=dict)
     """What the target names that is no operator, and why."""
@@ -105,7 +104,7 @@ class Author:
         if not self.wanted:
             why = [*there, *self._left_out()] or [f"{self.target} has no operators", *modules_in(self.target)]
             raise nothing_to_draft(why)
-        self.say(there)
+        self.say(*there)
 
     def _known(self) -> set[str]:
         """Return the operators that the file has. Raises SpecError for a mistake in it, Unresolved for its defaults."""
@@ -130,7 +129,7 @@ class Author:
 
         (calls,) = apart(run, [tests], 1)
         if isinstance(calls, Ended):
-            self.say([f"no calls were recorded: {calls.why}"])
+            self.say(f"no calls were recorded: {calls.why}")
             return {}
         return calls
 
@@ -159,9 +158,9 @@ class Author:
             self._write(own.drafts)
             samples = sum(len(draft.samples) for draft in own.drafts)
             failing = len(own.recorded("failed"))
-            self.say([head + counted(samples, "sample") + (f", {counted(failing, 'case')} failed" if failing else "")])
+            self.say(head + counted(samples, "sample") + (f", {counted(failing, 'case')} failed" if failing else ""))
         elif own.begun:
-            self.say([f"{head}not drafted"])
+            self.say(f"{head}not drafted")
 
     @property
     def drafts(self) -> list[Draft]:
@@ -178,34 +177,31 @@ class Author:
     def report(self, *, interrupted: bool = False) -> int:
         """Say what is wrong, then what was written. Return the exit code. interrupted: whether to run nothing more."""
         wrong, drafts = self._wrong(), self.drafts
-        self.say(wrong)
+        self.say(*wrong)
         if not interrupted and time.monotonic() < self.workplace.until:
             self._reproduce()
-        self.say([f"not drafted: {line}" for line in self._left_out()])
+        self.say(*(f"not drafted: {line}" for line in self._left_out()))
         samples = sum(len(draft.samples) for draft in drafts)
-        self.say([f"wrote {counted(len(drafts), 'operator')} with {counted(samples, 'sample')} to {shown(self.file)}"])
+        self.say(f"wrote {counted(len(drafts), 'operator')} with {counted(samples, 'sample')} to {shown(self.file)}")
         for draft in drafts:
             lacking = [
                 f"{key}{but_of(value)} ({comment(why)})" if key == "backward" else key
                 for key, (value, why) in draft.supports.items() if key != "out"
             ]  # fmt: skip
-            self.say([f"  {draft.id} does not support {', '.join(lacking)}"] if lacking else [])
-            self.say([f"  {draft.id} changes its first argument: inplace = true"] if draft.inplace else [])
+            if lacking:
+                self.say(f"  {draft.id} does not support {', '.join(lacking)}")
+            if draft.inplace:
+                self.say(f"  {draft.id} changes its first argument: inplace = true")
         if self.added:
-            self.say([f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.added)}"])
+            self.say(f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.added)}")
         reached = {own.name for own in self.trials if own.begun}
         unreached = [name for name in self.wanted if name not in reached]
         if unreached:
-            self.say([f"not reached: {counted(len(unreached), 'operator')}; the same command goes on with them"])
+            self.say(f"not reached: {counted(len(unreached), 'operator')}; the same command goes on with them")
         if not drafts:
             return 1
         file = shlex.quote(shown(self.file))
-        self.say([
-            "review the claims; then:",
-            f"  opcheck run {file}",
-            f"  opcheck show {file}",
-            f"  opcheck mutate {file}",
-        ])  # fmt: skip
+        self.say("review the claims; then:", *(f"  opcheck {command} {file}" for command in ("run", "show", "mutate")))
         return 1 if wrong else 0
 
     def _reproduce(self) -> None:
@@ -215,9 +211,9 @@ class Author:
         answers = self._apart(partial(reproduced, workplace=self.workplace), failures[:MOST_REPRODUCED])
         for (_, name), script in zip(failures, answers, strict=False):
             if script and not isinstance(script, Ended):
-                self.say([f"{name}, in plain torch, without opcheck:", "", *script.splitlines(), ""])
+                self.say(f"{name}, in plain torch, without opcheck:", "", *script.splitlines(), "")
         if failures:
-            self.say([f"all failures in plain torch: opcheck run --repro {shlex.quote(shown(self.file))}"])
+            self.say(f"all failures in plain torch: opcheck run --repro {shlex.quote(shown(self.file))}")
 
     def _wrong(self) -> list[str]:
         """Return what fails: wrong results, crashes, what could not be tested."""
