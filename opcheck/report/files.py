@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from io import BufferedWriter, FileIO
 from pathlib import Path
+from secrets import token_hex
+from shutil import copymode
 
 from opcheck.spec.load import BUILTIN, builtin_folder
 
@@ -41,23 +42,26 @@ def opened(path: Path) -> FileIO:
     return FileIO(str(path), "w+")
 
 
-def replace(path: Path, parts: Iterable[bytes], mode: int = 0o644) -> None:
-    """Write to a stream, or replace the content of a file at once. Raises OSError, and leaves the file as it was."""
+def replace(path: Path, parts: Iterable[bytes]) -> None:
+    """Write to a stream, or replace the content of a file at once. Raises OSError, and leaves the file as it was.
+
+    A file that was there keeps its permissions; a new one has those that the process gives to files.
+    """
     if is_stream(path):
         with BufferedWriter(opened(path)) as stream:
             stream.writelines(parts)
         return
     path = path.resolve()  # a symbolic link remains one
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
+            if path.exists():
+                copymode(path, temporary)
             file.writelines(parts)
-        os.chmod(name, mode)
-        os.replace(name, path)
+        temporary.replace(path)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
+        temporary.unlink(missing_ok=True)
         raise
 
 

@@ -50,13 +50,13 @@ def reproduction(context: Context, verdict: Verdict) -> str:
 def executed(script: str, folder: Path | None = None) -> tuple[int, str]:
     """Run a script in a new process. Return its exit status, and what it has written to stderr.
 
-    folder: the working directory; default: that of this process.
+    folder: the working directory; default: that of this process. Raises TimeoutError if it takes too long.
     """
     command = [sys.executable, "-W", "ignore", "-c", script]
     try:
         done = subprocess.run(
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
         )
-    except subprocess.TimeoutExpired:
-        return 0, f"it takes longer than {PATIENCE:g} s"
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(f"it takes longer than {PATIENCE:g} s") from error
     return done.returncode, done.stderr.decode(errors="backslashreplace")

@@ -132,7 +132,17 @@ def test_an_exception_that_is_not_that_of_the_failure_is_no_reproduction(outcome
 
 def test_a_script_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(reproduction, "PATIENCE", 0.2)
-    assert executed("while True: pass") == (0, "it takes longer than 0.2 s")
+    with pytest.raises(TimeoutError, match=r"^it takes longer than 0\.2 s$"):
+        executed("while True: pass")
+
+
+def test_a_script_that_hangs_is_no_reproduction(outcome_of, monkeypatch):
+    monkeypatch.setattr(reproduction, "PATIENCE", 0.2)
+    monkeypatch.setattr(reproduction, "written", lambda context, verdict: "while True: pass")
+    outcome = outcome_of("twice", "backward", "float64")
+    assert "reproduction" not in outcome.fields
+    assert "not shown in plain torch: " in outcome.message
+    assert "it takes longer than 0.2 s" in outcome.message
 
 
 def test_without_the_request_nothing_is_written(outcome_of):

@@ -13,6 +13,7 @@ import torch
 import opcheck
 from opcheck.cli.report import is_out_of_reach, observed
 from opcheck.report.findings import findings
+from opcheck.running import reproduction
 
 tool = runpy.run_path(str(Path(__file__).resolve().parent.parent.parent / "tools" / "findings.py"))
 FINDINGS = findings()
@@ -39,6 +40,13 @@ def test_a_fault_is_there_in_the_versions_it_is_known_of(finding):
         or f"torch {torch.__version__} is mended: write mended, and `torch` in the expectations whose reasons are\n"
         + "\n".join(finding.reasons)
     )
+
+
+def test_a_reproduction_that_hangs_does_not_tell_that_nothing_is_wrong(monkeypatch):
+    monkeypatch.setattr(reproduction, "PATIENCE", 0.2)
+    (crash, *_) = (finding for finding in FINDINGS if finding.crashes and not finding.device)
+    with pytest.raises(TimeoutError):
+        observed(replace(crash, reproduction="while True: pass"))
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.id)
