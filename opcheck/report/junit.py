@@ -109,7 +109,7 @@ def name_tests(path: Path, cases: Mapping[str, tuple[str, str]], prefix: str = "
                 for error in test.iter("error") if ending else ():
                     error.set("message", xml_text(ending))
         text = ElementTree.tostring(tree.getroot(), encoding="utf-8", xml_declaration=True)
-        replace(path, [text], path.stat().st_mode)
+        replace(path, [text])
     except (OSError, ElementTree.ParseError) as error:
         return f"the report {path} is incomplete: its tests do not have the names of the cases: {error}"
     return ""
