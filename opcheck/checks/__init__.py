@@ -1,4 +1,4 @@
-"""What checks are made of. They are in `jacobian`, `behavior` and `values`; `opcheck/spec/checks.py` lists them."""
+"""The common parts of checks, which are in `jacobian`, `behavior` and `values`. `opcheck/spec/checks.py` lists them."""
 
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Context, Subject

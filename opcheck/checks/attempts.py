@@ -1,4 +1,4 @@
-"""Calls an operator at samples derived from the written ones, unless the CPU, or its reference, refuses them."""
+"""Calls of an operator at derived samples. Samples that the CPU or the operator's reference refuses are skipped."""
 
 from __future__ import annotations
 
@@ -23,25 +23,34 @@ from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 
 Silence = Literal["refused", "untried", "too large", "slow", "untold"]
-"""Why nothing can be said of the derivatives at a sample."""
+"""Why the derivatives at a sample are not tested.
+
+refused: the operator or one of its twins (see `_twins`) raises. untried: the operator was not called, since no twin can
+validate the sample. too large: the sample or its outputs have too many elements. slow: the call took longer than
+`SLOW`. untold: the test would be inconclusive, for example since outputs exceed `HUGE`.
+"""
 LARGE: tuple[Silence, ...] = ("untold", "too large")
-"""What becomes of a call that smaller samples may tell more of."""
+"""The reasons for which smaller samples are tried instead."""
 HUGE = 1e6
-"""The largest output at which differences are told apart from rounding: infinity and NaN are not."""
+"""The largest absolute value of an output at which finite differences are not lost in rounding errors. Infinity and NaN
+exceed it.
+"""
 SLOW = 0.25
-"""The most seconds of processor time of a call for a look to go on: by the clock, company would decide."""
+"""The maximum processor time of a call, in seconds. Wall-clock time would depend on other processes."""
 
 
 def attempts(
     context: Context, sample: Sample, thorough: bool, ways: Collection[Way] = WAYS
 ) -> Iterator[tuple[Derived, Attempt]]:
-    """Yield the samples derived from a written one in some ways, each with what becomes of a call.
+    """Yield the samples derived from a written one in the given ways, each with the result of a call.
 
-    What is refused is followed by what changes one by one, what is too large, or has outputs that are, by what is
-    smaller. What is written is left out: it is looked at anyway. As a standard, a change is the turn of one of the
-    written samples that it can be made to; where that tells nothing, it is made to the next one. A keyword varies at
-    all of them: which code it leads to depends on the other arguments. So does all else at samples that are known to
-    fail: what they tell, or do not, is no answer for others.
+    If a sample is refused, its changes are tried one at a time; if it or its outputs are too large, smaller versions
+    are tried. Written samples are skipped, since they are tested anyway.
+
+    Unless `thorough`, each change is applied to one written sample, or to the next if the first cannot be tested. There
+    are two exceptions. A keyword is varied at every written sample, since the code that it selects may depend on the
+    other arguments. All changes are applied to a sample that is known to fail, since its results mean nothing for other
+    samples.
     """
     key = "changes", thorough, frozenset(ways), tuple(one.name for one in context.samples)
     changes: Changes = context.memo.once(key, lambda: _changes(context, thorough, ways))
@@ -49,9 +58,9 @@ def attempts(
 
 
 def long_sums(context: Context, sample: Sample) -> Iterator[tuple[Derived, Attempt]]:
-    """Yield the samples derived from a written one in which sums are long, each with what becomes of a call.
+    """Yield the samples derived from a written one in which sums are long, each with the result of a call.
 
-    Each change is the turn of one of the written samples.
+    Each change is applied to one written sample, or to the next if the first cannot be tested.
     """
     each = ([(one, other) for other in lengthened(one)] for one in context.samples)
     names = tuple(one.name for one in context.samples)
@@ -60,7 +69,7 @@ def long_sums(context: Context, sample: Sample) -> Iterator[tuple[Derived, Attem
 
 
 def _attempted(context: Context, turns: Sequence[Sequence[Change]]) -> Iterator[tuple[Derived, Attempt]]:
-    """Make changes, each to the first of several samples at which it tells anything."""
+    """Yield the derived samples and their calls. Each change is applied to written samples until one can be tested."""
 
     def each(written: Sample, one: Derived) -> Generator[tuple[Derived, Attempt], None, bool]:
         context.note(f"sample {written.name} with {one.what}")
@@ -79,11 +88,13 @@ def _attempted(context: Context, turns: Sequence[Sequence[Change]]) -> Iterator[
 
 
 Changes = dict[str, list[Sequence[Change]]]
-"""What is derived from each of the written samples, by its name, each with what to try in its place."""
+"""The changes by the name of the written sample: each followed by the same change of other written samples, which are
+tried if the first cannot be tested.
+"""
 
 
 def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes:
-    """Return what is derived from each of the written samples, by its name, each with what to try in its place."""
+    """Return the changes to apply to each written sample, see `Changes`."""
     operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
     call = context.memo.once("keywords", lambda: keywords_of(operator, path, (one.kwargs for one in samples)))
     module, constructor = context.memo.once("constructor", lambda: _constructor(context))
@@ -91,14 +102,15 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes
     known = [(one.args, one.kwargs, one.module) for one in samples]
 
     def changes_of(sample: Sample, ways: Collection[Way]) -> list[Change]:
-        is_first = sample.name == context.case.samples[0].name  # one of them tells what a constructor does
+        is_first = sample.name == context.case.samples[0].name  # varying the constructor at one sample is enough
         ones = derived(sample, call, thorough, ways, module, constructor if is_first else None, real)
         return [(sample, one) for one in ones if (one.sample.args, one.sample.kwargs, one.sample.module) not in known]
 
     alone = [_alone(context, sample, ways, thorough) for sample in context.samples]
     each = [*zip(context.samples, alone, strict=True)]
     shared = [changes_of(sample, [way for way in ways if way not in own]) for sample, own in each]
-    turns = in_turn(shared, start=int(context.dtype.is_complex))  # where the dtype is real, other samples vary
+    # Complex dtypes begin with the second sample, so that they apply changes to other samples than real dtypes do.
+    turns = in_turn(shared, start=int(context.dtype.is_complex))
     return {
         sample.name: [*turn, *([change] for change in changes_of(sample, own))]
         for turn, (sample, own) in zip(turns, each, strict=True)
@@ -106,7 +118,7 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes
 
 
 def _constructor(context: Context) -> tuple[Construction | None, Keywords | None]:
-    """Return how the module is constructed, and the keywords of its constructor; None if the operator is no module."""
+    """Return the spec and the keywords of the constructor of a module; (None, None) if the operator is not a module."""
     path, samples = context.case.variant.path, context.case.operator.samples
     recipe = context.module(path)
     if recipe is None:
@@ -116,7 +128,10 @@ def _constructor(context: Context) -> tuple[Construction | None, Keywords | None
 
 
 def _alone(context: Context, sample: Sample, ways: Collection[Way], thorough: bool) -> Collection[Way]:
-    """Return the ways in which a sample varies whatever the others do."""
+    """Return the ways in which a sample is varied independently of the other written samples.
+
+    These are all ways if `thorough` or if the sample is known to fail, else keywords only.
+    """
     checks = ("derived", "backward", "forward_ad")
     known = [expect for check in checks for expect in context.case.expectations_about(check)]
     if thorough or any(is_about(expect, sample.name) for expect in known):
@@ -129,16 +144,16 @@ class Attempt:
     """A call of the operator at a sample."""
 
     written: Sample
-    """The sample that it was derived from, or is."""
+    """The written sample: the sample itself, or the one that it was derived from."""
     answer: Silence | None
-    """Why nothing can be said of its derivatives; None if a look may say something."""
+    """The reason not to test the derivatives; None if they can be tested."""
     subject: Subject | None = None
-    """None if the operator refuses the sample."""
+    """The operator at the sample; None if it was not called or refused the sample."""
     outputs: tuple[Tensor, ...] = ()
 
 
 def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
-    """Call the operator at a sample that was derived from a written one, or is that."""
+    """Call the operator at a sample: a written one, or one derived from it. Return the call."""
     try:
         one = tried(lambda: _attempt(context, written, sample))
     except TooLarge:
@@ -170,15 +185,16 @@ def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
 
 
 Twin = Callable[[Subject], Truth]
-"""Returns what takes the same arguments as an operator at a sample."""
+"""A function that returns another callable with the arguments of a subject: the operator on the CPU, or its reference.
+"""
 
 
 def _twins(context: Context) -> tuple[Twin, ...]:
-    """Return what else takes the written samples: the operator on the CPU, and its reference in torch.
+    """Return the twins that accept any written sample: the operator on the CPU, and its reference in torch.
 
-    Kernels may not validate their arguments: an index out of range ends all work of a process on a device, and what
-    lies beyond the end of a tensor is read. A sample that one of these refuses is therefore skipped. On a device,
-    where there is none of them, sizes that are equal in the written sample stay equal.
+    Kernels may not validate their arguments: an index out of range makes a device unusable for the process, and memory
+    beyond the end of a tensor is read. Therefore, a derived sample is skipped if one of the twins refuses it. On a
+    device without twins, only samples are called whose sizes are equal wherever those of the written sample are.
     """
     candidates = list[Twin]()
     if context.on_cpu is not context:
@@ -194,7 +210,10 @@ def _twins(context: Context) -> tuple[Twin, ...]:
 
 
 def _takes(twin: Twin, subject: Subject) -> bool:
-    """Tell whether a sample is taken. A reference that lacks a parameter says nothing about its values."""
+    """Return whether a twin accepts the arguments of a subject.
+
+    A TypeError counts as acceptance: a reference may lack a parameter, which does not make the sample invalid.
+    """
 
     def call() -> tuple[Tensor, ...]:
         own = twin(subject).subject
@@ -204,7 +223,7 @@ def _takes(twin: Twin, subject: Subject) -> bool:
 
 
 def smooth_places(outputs: Sequence[Tensor]) -> tuple[int, ...]:
-    """Return which outputs have elements, and a derivative."""
+    """Return the indices of the outputs that require grad and have elements."""
     return tuple(index for index, output in enumerate(outputs) if output.requires_grad and output.numel())
 
 
@@ -212,9 +231,12 @@ def at_derived(
     one: Derived, verdict: Verdict, check: str, sample: Sample, words: Sequence[str] = (),
     how: str = "add this sample",
 ) -> Verdict:  # fmt: skip
-    """Return what a check objects to at a derived sample, or at a smaller one, as a verdict on the written one.
+    """Return a verdict on the written sample for a check that fails at a derived sample.
 
-    how: what the sample is for.
+    verdict: the failure of the check at `sample`.
+    sample: the derived sample, or a smaller one that still fails.
+    words: lines about the sizes and values at which the check begins to fail, see `smallest`.
+    how: the instruction to users in front of the sample.
     """
     title = f"derived: {one.what}: {check}: {verdict.title.removeprefix(f'{check}: ')}"
     lines = [*words, f"{how}: {sample.toml()}", f"realized: {verdict.realized}", verdict.detail]

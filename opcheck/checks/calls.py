@@ -1,4 +1,4 @@
-"""Calls of an operator, as users make them: forward, a backward pass for fixed cotangents, and forward mode."""
+"""Calls of an operator as users make them: a forward pass, a backward pass for fixed cotangents, and forward mode."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ Tensors = tuple[Tensor, ...]
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call with leaves that nobody else has. Its graph is retained, unless a backward pass uses it up."""
+    """A call with leaves that no other call shares.
+
+    The graph is retained, unless a backward pass runs with `retain_graph=False`.
+    """
 
     leaves: Tensors
     results: Tensors
@@ -35,7 +38,7 @@ class Call:
 
     @classmethod
     def of(cls, subject: Subject, leaves: Sequence[Tensor] | None = None) -> Call:
-        """Call the operator, at copies of the leaves of the sample unless others are given."""
+        """Call the operator and return the call. `leaves` defaults to copies of the leaves of the sample."""
         at = copies(subject.leaves) if leaves is None else tuple(leaves)
         return cls(at, subject.function(*at))
 
@@ -46,12 +49,12 @@ class Call:
 
     @property
     def has_graph(self) -> bool:
-        """Whether any output has a backward pass."""
+        """Whether any output requires grad."""
         return any(output.requires_grad for output in self.outputs)
 
     @cached_property
     def cotangents(self) -> Tensors:
-        """Cotangents for the outputs: the same numbers in each call; ones if an output is not strided."""
+        """Random cotangents of the outputs, equal in each call; ones if any output is not strided."""
         if all(output.layout is torch.strided for output in self.outputs):
             return vectors_like(self.outputs)
         return tuple(torch.ones_like(output) for output in self.outputs)
@@ -59,71 +62,74 @@ class Call:
     def gradients(
         self, cotangents: Iterable[Tensor] | None = None, *, create_graph: bool = False, retain_graph: bool = True
     ) -> Tensors:
-        """Return the gradients of all leaves by one backward pass."""
+        """Run one backward pass and return the gradients of all leaves. The default cotangents are `cotangents`."""
         vectors = self.cotangents if cotangents is None else cotangents
         alike = [v.to(output) for v, output in zip(vectors, self.outputs, strict=True)]
         return vjp(self.outputs, self.leaves, alike, create_graph=create_graph, retain_graph=retain_graph)
 
     @property
     def values(self) -> Tensor:
-        """The outputs as real coordinates, of shape (M,)."""
+        """The outputs of a floating or complex dtype as real coordinates, of shape (M,)."""
         return vector(self.outputs)
 
     def gradient(self, cotangents: Iterable[Tensor] | None = None, *, create_graph: bool = False) -> Tensor:
-        """Return the gradients as real coordinates, of shape (N,)."""
+        """Return the gradients of all leaves as real coordinates, of shape (N,)."""
         return vector(self.gradients(cotangents, create_graph=create_graph))
 
     def again(self, cotangents: Sequence[Tensor]) -> Call:
-        """Return the backward pass for cotangents that require grad as a call itself, of leaves and cotangents."""
+        """Run the backward pass for cotangents that require grad. Return it as a call, to differentiate it again.
+
+        The leaves of the returned call are the leaves and the cotangents, its results the gradients that require grad.
+        """
         pulled = self.gradients(cotangents, create_graph=True)
         return Call((*self.leaves, *cotangents), tuple(gradient for gradient in pulled if gradient.requires_grad))
 
 
 def recorded(subject: Subject) -> Call:
-    """Call the operator at the leaves as they lie in memory, with a graph whatever the grad mode is."""
+    """Call the operator with grad mode enabled, at leaves that keep their memory layout (see `as_they_are`)."""
     with torch.enable_grad():
         return Call.of(subject, as_they_are(subject))
 
 
 def push(subject: Subject, tangents: Iterable[Tensor]) -> Tensors:
-    """Return the tangents of the outputs by one call in forward mode."""
+    """Return the tangents of the differentiable outputs by one call in forward mode."""
     leaves = [leaf.detach() for leaf in as_they_are(subject)]
     return differentiable(jvp(subject.function, leaves, [t.to(leaf) for t, leaf in zip(tangents, leaves, strict=True)]))
 
 
 def has_tangents(subject: Subject) -> bool:
-    """Tell whether any output carries a tangent. Passes on the exceptions of forward mode."""
+    """Return whether any output carries a tangent in forward mode. Passes on exceptions."""
     leaves = [leaf.detach() for leaf in subject.leaves]
     _, tangents = pushed(subject.function, leaves, [torch.ones_like(leaf) for leaf in leaves])
     return any(tangent is not None for tangent in tangents)
 
 
 def tangents_of(subject: Subject) -> Tensors:
-    """Return tangents for the leaves: the same numbers each time.
+    """Return random tangents of the leaves, equal in each call.
 
-    There are none if forward mode is not claimed, or the leaves are not strided.
+    Returns an empty tuple if forward mode is not claimed or any leaf is not strided.
     """
     return vectors_like(subject.leaves, 1) if subject.supports.forward_ad and is_strided(subject) else ()
 
 
 def as_they_are(subject: Subject) -> Tensors:
-    """Return leaves in the memory that those of the sample have: copies, but for lazy views and expanded tensors."""
+    """Return copies of the leaves with the same memory layout. Lazy views and expanded tensors are not copied."""
     return tuple(map(own, subject.leaves))
 
 
 def copies(leaves: Sequence[Tensor]) -> Tensors:
-    """Return leaves of the same values and strides, which may be written to. They require grad."""
+    """Return writable copies of leaves, with the same values and strides. They are leaves and require grad."""
     return tuple(_copy(leaf.detach()).requires_grad_() for leaf in leaves)
 
 
 def results_like(leaves: Sequence[Tensor]) -> Tensors:
-    """Return tensors of the same values and strides that are results of an operation, as inputs in a network are."""
+    """Return differentiable copies with the same values and strides: non-leaf tensors, as inputs within a network."""
     return tuple(map(_copy, leaves))
 
 
 def _copy(tensor: Tensor) -> Tensor:
-    """Return a copy that is no view: autograd keeps track of what happens to the tensor that a view is of."""
-    clone = tensor.clone()  # the backward pass of copy_() takes no sparse gradient
+    """Return a copy that is not a view, since autograd tracks in-place changes of the base of a view."""
+    clone = tensor.clone()  # not copy_(), whose backward pass does not accept sparse gradients
     is_strided = tensor.layout is torch.strided and 0 not in tensor.stride() and not tensor.is_conj()
     if not is_strided or clone.stride() == tensor.stride():
         return clone
@@ -131,7 +137,7 @@ def _copy(tensor: Tensor) -> Tensor:
 
 
 def tensors_among(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors among the arguments of a call, with what messages call them."""
+    """Yield the tensors among the arguments of a call, each with its name in messages."""
     for index, item in (*enumerate(args), *kwargs.items()):
         for path, part in leaves_of(item):
             if isinstance(part, Tensor):
@@ -139,33 +145,33 @@ def tensors_among(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tu
 
 
 def is_strided(subject: Subject) -> bool:
-    """Tell whether all leaves are strided, so that they can have tangents."""
+    """Return whether all leaves are strided: only strided tensors can have tangents."""
     return all(leaf.layout is torch.strided for leaf in subject.leaves)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a call gave, as vectors of real coordinates: plain numbers, which no operator can write to."""
+    """The results of a call as real coordinates: copies, which no operator can write to."""
 
     values: Tensor
     """The outputs of a floating or complex dtype, of shape (M,)."""
     gradient: Tensor
-    """The gradients of all leaves, of shape (N,); empty where no backward pass is claimed."""
+    """The gradients of all leaves, of shape (N,); empty if no backward pass is claimed."""
     has_graph: bool
-    """Whether any output has a backward pass."""
+    """Whether any output requires grad."""
 
 
 def result(subject: Subject, call: Call | None = None) -> Result:
-    """Return what a call gives: by default a new one, at copies of the leaves."""
+    """Return the result of a call. By default, the operator is called at copies of the leaves."""
     call = Call.of(subject) if call is None else call
     values = call.values
     return Result(values, call.gradient() if subject.supports.backward else values.new_zeros(0), call.has_graph)
 
 
 def ordinary(subject: Subject) -> Result:
-    """Return what an ordinary call gives at a sample. The first check of a group finds out for all.
+    """Return the result of an ordinary call at a sample. It is computed once per group of checks.
 
-    Raises Blocked if the backward pass does not work.
+    Raises Blocked if the call or its backward pass raises.
     """
     return subject.memo.once("ordinary", lambda: _ordinary(subject))
 
@@ -176,7 +182,11 @@ def _ordinary(subject: Subject) -> Result:
 
 
 def require(check: str, what: str, call: Callable[[], T]) -> T:
-    """Return what an ordinary call gives. Raises Blocked, by the check that says why, if that raises."""
+    """Return what `call` returns. Raises Blocked if it raises.
+
+    check: the name of the check that reports the exception.
+    what: the subject of the message, as in "an ordinary backward pass".
+    """
     got = tried(call)
     if isinstance(got, Exception):
         raise Blocked(check, f"{what} raised {one_line(got)}") from got
@@ -184,7 +194,10 @@ def require(check: str, what: str, call: Callable[[], T]) -> T:
 
 
 def slope(subject: Subject, direction: Tensor, step: float) -> Tensor:
-    """Return the derivative that is meant along a direction by central differences, of shape (M,)."""
+    """Return the derivative along a direction by central differences, of shape (M,).
+
+    If the operator has a surrogate, the derivative is that of the surrogate.
+    """
     leaves = tuple(leaf.detach() for leaf in subject.leaves)
     point = vector(leaves)
     function = subject.function.surrogate or subject.function
@@ -194,15 +207,15 @@ def slope(subject: Subject, direction: Tensor, step: float) -> Tensor:
 
 
 def direction_of(subject: Subject) -> Tensor:
-    """Return a random direction for the leaves, of shape (N,): the same one each time."""
+    """Return a random direction of the leaves, of shape (N,), equal in each call."""
     return probe(len(vector(subject.leaves)), 1)
 
 
 def differentiate_twice(subject: Subject) -> None:
-    """Run the backward pass of backward, as `loss.backward()` does. Passes on its exceptions.
+    """Run the backward pass of the backward pass for all leaves, as `loss.backward()` does. Passes on its exceptions.
 
-    A function marked `@once_differentiable` raises here. Asked for some gradients only, as torch's gradgradcheck asks,
-    autograd skips it, and returns zeros.
+    A function marked `@once_differentiable` raises here. If only some gradients are requested, as by torch's
+    gradgradcheck, autograd skips the function and returns zeros.
     """
     call = Call.of(subject)
     pulled = call.again([torch.ones_like(output).requires_grad_() for output in call.outputs])

@@ -1,8 +1,8 @@
-"""Looks at the derivatives of an operator at a sample: at the derived ones, above all (see attempts.py).
+"""Looks: quick tests of the derivatives of an operator at a sample, mainly at derived samples (see attempts.py).
 
-A look is a cheap test: derivatives along one random direction on each side, by ordinary calls. It says nothing where
-the operator refuses the sample, or where differences say nothing: at kinks, for random functions, for numbers that are
-too large to be told apart.
+A look compares derivatives along one random direction of the inputs and one of the outputs, by ordinary calls. It is
+inconclusive if the operator refuses the sample, or if finite differences are unreliable: at kinks, for random
+functions, and for numbers so large that rounding dominates.
 """
 
 from __future__ import annotations
@@ -32,16 +32,20 @@ from opcheck.text import one_line
 Answer = Literal[
     Silence, "refused in backward", "hold", "cotangent", "nothing", "memory", "backward", "forward_ad", "rev_over_rev"
 ]
-"""What a look says. The last three are checks whose claims do not hold."""
+"""The result of a look. `hold`: the derivatives are right. `refused in backward`: a derivative raises. `cotangent`,
+`nothing` and `memory`: see `PLAIN`. The last three are the names of checks whose claims fail. Else, the look is
+inconclusive.
+"""
 PLAIN: dict[Answer, str] = {
     "cotangent": "the gradient depends on the memory of the cotangent",
     "nothing": "the gradient of outputs without elements is not zero",
     "memory": "the values depend on the memory of the inputs",
 }
-"""What is wrong as it stands, without a comparison with differences."""
+"""Failures that need no comparison with finite differences, each with its message."""
 FIRST: tuple[Answer, ...] = ("backward", "forward_ad")
+"""The first-order claims, which are tested at every derived sample."""
 SECOND: tuple[Answer, ...] = ("rev_over_rev",)
-"""The claims that are looked at: of first order everywhere, of second order where a sample is new in some respect."""
+"""The second-order claims, which are tested only at samples that are new in some respect."""
 FOR_MEMORY = """\
 copies of the inputs, which have the same values in memory of their own, give others
 if it is a function of memory, as torch.as_strided is, leave "layout" out of vary"""
@@ -49,21 +53,21 @@ if it is a function of memory, as torch.as_strided is, leave "layout" out of var
 
 @dataclass(frozen=True)
 class Look:
-    """What one direction on each side says about the derivatives at a sample."""
+    """The result of a look at a sample."""
 
     answer: Answer
     note: str = ""
-    """What is worth to be known, be it a failure or not."""
+    """Additional information for reports."""
     disagreement: Disagreement | None = None
-    """Of a gradient that depends on the memory of the cotangent."""
+    """The evidence that a gradient depends on the memory layout of the cotangent; None for other answers."""
 
 
 def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] = FIRST) -> Look:
-    """Return what one direction on each side says about the derivatives.
+    """Return the look at a call: the test of its derivatives along one random direction of inputs and of outputs.
 
-    memories: how cotangents lie in memory, beside plain ones. If there are any, copies of inputs that are not
-        contiguous have to give the same values, too.
-    claims: the names of the checks of these derivatives, as far as the spec claims them.
+    memories: the memory layouts of cotangents to test besides contiguous ones, as in `MEMORIES`. If there are any and
+        inputs are not contiguous, copies of the inputs must give the same values, too.
+    claims: the names of the checks of the derivatives to test. `forward_ad` is skipped if the spec disclaims it.
     """
     if made.answer is not None:
         return Look(made.answer)
@@ -82,7 +86,7 @@ def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] =
 
 
 def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
-    """Run a backward pass of outputs without elements: it may raise, or give memory that nobody has written."""
+    """Run the backward pass of outputs without elements. It may raise, or return uninitialized memory."""
     smooth = with_gradient(outputs)
     gradients = vjp(smooth, leaves, [torch.ones_like(output) for output in smooth]) if smooth else ()
     if any(bool(gradient.any()) for gradient in gradients):
@@ -91,12 +95,12 @@ def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
 
 
 def memories_of(sample: Sample) -> frozenset[str]:
-    """Return how tensors lie in memory that are not contiguous."""
+    """Return the memory layouts of the tensors of a sample, except "contiguous"."""
     return frozenset(recipe.memory for recipe in sample.tensors) - {"contiguous"}
 
 
 def _depends_on_memory(point: Point) -> bool:
-    """Tell whether a function gives other values at copies of the leaves. It may not be random."""
+    """Return whether a function returns other values at copies of the leaves. False if the function is random."""
     values = _at_copies(point)
     if _agree(values, point.value):
         return False
@@ -104,7 +108,7 @@ def _depends_on_memory(point: Point) -> bool:
 
 
 def _at_copies(point: Point) -> Tensor:
-    """Return the values of a function at copies of its leaves, of shape (M,)."""
+    """Return the values of a function at copies of its leaves as real coordinates, of shape (M,)."""
     return looped(point.function, point.leaves, [point.coordinates])[0]
 
 
@@ -116,7 +120,7 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
     context = subject.context
     numbers = context.numbers_in(context.coarsest(point.outputs))
     if numbers is None:
-        return Look("untold")  # too coarse for differences
+        return Look("untold")  # an output is too coarse for finite differences
     if memories and memories_of(subject.sample) and _depends_on_memory(point):
         return Look("memory", FOR_MEMORY)
     for check in claims:
@@ -128,8 +132,8 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
         along = point.derived(*steps).along_one
         comparison = Comparison.of(along, mode, numbers, looped=True)
         if not comparison.holds_closely:
-            # Differences of a random function never settle. Of one that reads what is between elements in memory they
-            # do, but its values at copies are others.
+            # The differences of a random function do not converge. Those of a function that reads memory between
+            # elements do, but its values at copies differ.
             if _agree(_at_copies(along), along.value) and comparison.is_settled:
                 return Look(check)
             is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.values.isfinite().all())

@@ -1,4 +1,4 @@
-"""Makes a check of a function that judges one sample: exceptions, refusals and failed prerequisites become verdicts."""
+"""Turns a function that judges one sample into a check. Exceptions and failed prerequisites become verdicts."""
 
 from __future__ import annotations
 
@@ -34,32 +34,36 @@ from opcheck.spec.library import Sample
 from opcheck.text import class_of, one_line
 
 Answer = Verdict | bool | Iterator[Verdict] | None
-"""What a check says about a sample. Of several verdicts the first failure counts. None: its claim does not apply."""
+"""The result of a judge at a sample. True: the claim holds. None: the claim does not apply. Of several verdicts, the
+first failure counts.
+"""
 Judge = Callable[[Subject], Answer]
+"""A function that tests the claim of a check at one sample."""
 Refusal = Callable[[str], Verdict]
-"""Makes a verdict of the message that the operator refuses a sample."""
+"""A function that returns the verdict if the operator refuses a sample. Its argument is the message."""
 Check = Callable[[Context], Iterator[Verdict]]
-"""Judges a case: a verdict for each sample, and more for the case as a whole."""
+"""A function that judges a case. It yields a verdict for each sample, and possibly verdicts on the case as a whole."""
 
 
 @dataclass(frozen=True)
 class PerSample:
-    """A check of a function that judges one sample at a time.
+    """A check that applies a function to one sample at a time.
 
-    A sample that cannot be made, or that the operator refuses, is an error. An exception raised by `judge` means that
-    the claim does not hold. If no sample tests the claim, that is an error too.
+    A sample that cannot be made is an error; so is a sample that the operator refuses, unless `refusal` returns another
+    verdict. An exception of the operator in `judge` means that the claim does not hold. It is also an error if no
+    sample tests the claim, unless torch cannot test it.
     """
 
     judge: Judge
     derivative: bool = True
     """Whether the check needs finite differences, and tensors to differentiate with respect to."""
     refusal: Refusal = cannot
-    """What it says where the operator refuses a sample."""
+    """The function that returns the verdict if the operator refuses a sample."""
     tests: str = "the claim"
-    """What at least one sample must test, as the error says if none does."""
+    """The object of the error message "no sample tests ...", as in "a gradient"."""
 
     def __call__(self, context: Context) -> Iterator[Verdict]:
-        """Yield a verdict for each sample of a case, and one more for the case if no sample tests anything."""
+        """Yield a verdict for each sample of a case, and an error for the case if no sample tests the claim."""
         if self.derivative and context.numbers is None:
             yield too_coarse(context)
             return
@@ -78,7 +82,8 @@ class PerSample:
     def verdict(self, context: Context, sample: Sample) -> Verdict:
         """Return the verdict on one sample, with the data of the sample.
 
-        Of a failure that the spec does not expect, it says what it looks like and what causes it.
+        An unexpected failure includes a diagnosis, and is blocked if a more basic claim fails. Expected failures need
+        no diagnosis.
         """
         context.note(f"sample {sample.name}")
         subject = prepared(context, sample, self.derivative, self.refusal)
@@ -103,7 +108,7 @@ class PerSample:
 
 
 def implementation(kind: CheckKind) -> Any:
-    """Return the check that a row of planning names, or the function that was registered, as a check."""
+    """Return the check of a row of the table of checks: the object at `implementation`, or the registered function."""
     if kind.judge is not None:
         return PerSample(kind.judge, derivative=kind.dtypes == "derivative")
     module, _, name = kind.implementation.partition(":")
@@ -119,7 +124,7 @@ ADD_A_SAMPLE = "add a sample that does, or take the claim back under supports or
 
 
 def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusal = cannot) -> Subject | Verdict:
-    """Make the tensors of a sample and call the operator once. If that fails, return the verdict that says why."""
+    """Make the tensors of a sample and call the operator once. Return the subject, or a verdict if that fails."""
     try:
         subject = context.subject(sample)
     except Exception as error:
@@ -129,11 +134,11 @@ def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusa
 
 
 def _obstacle(subject: Subject, derivative: bool, refusal: Refusal) -> Verdict | None:
-    """Call the operator, so that its own exceptions are not taken for those of the check. Return what is in the way."""
+    """Call the operator once, so that its errors are not blamed on the check. Return a verdict if it fails."""
     try:
         if subject.function.inplace and not subject.fits_in_place:
             return inapplicable("the first argument cannot hold the result")
-        # Some operators refuse inputs that require grad in dtypes that they have no derivative for.
+        # In dtypes without a derivative, some operators refuse inputs that require grad.
         with torch.set_grad_enabled(derivative):
             _ = subject.output_info if derivative else subject.outputs
     except Untestable as error:
@@ -153,7 +158,11 @@ WHAT_A_SURROGATE_IS = "expected a function of the same arguments, with outputs o
 
 
 def answer(subject: Subject, judge: Judge) -> Verdict:
-    """Return what a judge says. Its exceptions are failures of the claim."""
+    """Call a judge and return its result as a verdict. An exception of the operator means that the claim fails.
+
+    A lack of memory, a mistake in opcheck, a claim that torch cannot test and a blocked claim have verdicts of their
+    own.
+    """
     try:
         verdict = judge(subject)
         if isinstance(verdict, Iterator):
@@ -181,31 +190,31 @@ REPORT_IT = "this is a mistake in opcheck, not in the operator: please report it
 
 
 def raised(subject: Subject, error: Exception) -> Verdict:
-    """Return the verdict that the claim does not hold, since the operator raises where it is tested."""
+    """Return the verdict that the claim does not hold, since the operator raises in the tested operation."""
     kind = subject.case.kind
     return replace(refused(kind, f"{kind.name} raised {one_line(error)}"), cause=error)
 
 
 def blame(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:
-    """Return a failure as it is, or as blocked by a claim that it rests on and that does not hold either.
+    """Return a failure as blocked by a more basic claim that fails at the same sample; unchanged if all claims hold.
 
-    claims: the names of the checks, the most basic one first. Each is asked about the same sample, whatever checks are
-    selected, and with inputs that nobody has written to.
+    claims: the names of the checks of these claims, the most basic one first. They run even if they are not selected,
+    with inputs that no call has modified.
     """
     context = subject.context
     for name in filter(context.is_claimed, claims):
         basic = answer(context.under(name).subject(subject.sample), implementation(check_kinds()[name]).judge)
         if basic.is_failure:
-            detail = "\n".join(filter(None, (verdict.title, basic.detail)))  # its remedy, not one for what follows
+            detail = "\n".join(filter(None, (verdict.title, basic.detail)))  # with the remedy for the basic claim
             title = f"{subject.check}: not judged, since {basic.title}"
             return replace(blocked(name, title, detail), root=basic, cause=verdict.cause)
     return verdict
 
 
 def out_of_memory(error: Exception) -> Verdict:
-    """Return the verdict on a sample that needs more memory than there is, or than is allowed.
+    """Return the verdict on a sample that needs more memory than is available, or more than the settings allow.
 
-    It is not a refusal by the operator.
+    A lack of memory is not a refusal by the operator.
     """
     if isinstance(error, TooLarge):
         return cannot(f"the sample is too large: {error}")
@@ -213,14 +222,14 @@ def out_of_memory(error: Exception) -> Verdict:
 
 
 def _is_empty(subject: Subject, derivative: bool) -> bool:
-    """Tell whether there was not a single number to compare."""
+    """Return whether there is nothing to compare: all outputs, or for a derivative all leaves, are empty."""
     if derivative:
         return not subject.output_info.elements or not any(leaf.numel() for leaf in subject.leaves)
     return not any(output.numel() for output in subject.outputs)
 
 
 def with_sample(verdict: Verdict, sample: Sample, subject: Subject | None = None) -> Verdict:
-    """Return a verdict with the data of its sample: the name, and if it failed, where it is and what was tested."""
+    """Return a verdict with the name of its sample; a failure also with the place, recipe and arguments."""
     if verdict.passed:
         return Verdict(True, sample=sample.name) if verdict is HOLDS else replace(verdict, sample=sample.name)
     realized = "" if subject is None else subject.inputs.describe()

@@ -1,4 +1,4 @@
-"""Two Jacobians that differ, as plain data from which reports draw pictures."""
+"""Converts two Jacobians that differ into plain data, from which reports draw pictures."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from opcheck.derivatives.coordinates import blocks, labels, real_size
 from opcheck.derivatives.disagreement import Pair
 
 MOST = 64
-"""The most rows, and the most columns, of a block that are shown. In all, at most MOST * MOST entries are."""
+"""The maximum number of rows and of columns shown of a block. In all, at most MOST * MOST entries are shown."""
 
 
 def pictured(pair: Pair) -> list[dict[str, Any]]:
-    """Return the blocks with wrong entries, one output with respect to one leaf each, the worst one first.
+    """Return the blocks that have wrong entries, the worst block first. A block is one output with respect to one leaf.
 
-    Of the first block it is the window around the worst entry; further ones are there whole, as long as there is room.
-    `rows` and `columns` are the size of the block, `first_row` and `first_column` where the window begins, `wrong` the
-    places in the window, as pairs. Complex tensors appear in real coordinates, as in all evidence.
+    Of each block, a window of at most MOST rows and MOST columns around the worst entry is returned. Blocks after the
+    first are left out if their size exceeds the remaining number of entries. `rows` and `columns` are the size of the
+    block, `first_row` and `first_column` the start of the window, `wrong` the pairs (row, column) of the wrong entries,
+    relative to the window. Complex tensors are in real coordinates, as in all evidence.
     """
     excess = blocks(pair.excess, pair.outputs, pair.leaves)
     worst = {(i, j): float(block.max()) for i, row in enumerate(excess) for j, block in enumerate(row) if block.numel()}
@@ -32,7 +33,7 @@ def pictured(pair: Pair) -> list[dict[str, Any]]:
 
 
 def _window(pair: Pair, i: int, j: int) -> dict[str, Any]:
-    """Return the part of a block around its worst entry."""
+    """Return the window of block (i, j), output i with respect to leaf j, around its worst entry."""
     n, a, excess = (
         blocks(matrix, pair.outputs, pair.leaves)[i][j] for matrix in (pair.numerical, pair.analytical, pair.excess)
     )
@@ -60,6 +61,6 @@ def _window(pair: Pair, i: int, j: int) -> dict[str, Any]:
 
 
 def _around(place: int, size: int) -> slice:
-    """Return at most MOST places of `size`, one of them in the middle if possible."""
+    """Return a slice of at most MOST indices below `size`, with `place` in the middle if possible."""
     first = max(0, min(place - MOST // 2, size - MOST))
     return slice(first, min(first + MOST, size))

@@ -1,9 +1,9 @@
-"""Writes a failure as a script of plain torch, which ends with an assertion that fails as long as it is so.
+"""Writes a failure as a script in plain torch. It ends with an assertion that fails until the operator is fixed.
 
-The script has the inputs of the sample that fails, the call of the operator, and what the check objects to: a
-derivative along two directions against central differences, or what the check has written beside its verdict
-(`Verdict.code`). That may refer to the `function`, its `inputs`, inputs at another point of the sample (`others`) and
-its other tensors (`*constants`); `pulled` and `pushed` are its derivatives.
+The script contains the inputs of the failing sample, the call of the operator, and a comparison: a derivative along two
+directions with central differences, or the code that the check adds to its verdict (`Verdict.code`). That code may use
+the `function`, its `inputs`, inputs at another point of the sample (`others`), its other tensors (`*constants`), and
+its derivatives `pulled` and `pushed`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pushed(function, inputs, tangents):
         return [torch.zeros_like(y) if t is None else t for y, t in duals]
 """,
 }
-"""The derivatives of a function by reverse and by forward mode, by what calls them."""
+"""Functions that compute derivatives in reverse and in forward mode. The keys are the beginnings of their calls."""
 
 STEPS = {
     "rev": """
@@ -51,7 +51,7 @@ def {name}(*arguments):
 
 """,
 }
-"""The derivative of a function as a function."""
+"""Definitions of the derivative of a function as a function, which can be differentiated again, by mode."""
 
 ALONG = """\
 h = {eps:g}
@@ -80,14 +80,16 @@ torch.manual_seed(0)
 inputs = [x.detach() for x in inputs]
 vectors = [torch.randn_like(x) for x in inputs]"""
 VALUES, GRADIENTS = "function(*inputs)", "pulled(function(*inputs), inputs, cotangents)"
-"""A call of which values are compared, and one of which gradients are, for the cotangents of `CALL`."""
+"""Expressions for the values of a call, and for its gradients for the cotangents of `CALL`."""
 
 
 def for_vectors(varied: str, factor: str = "", *, forward: bool = False) -> str:
-    """Return code that compares derivatives for cotangents, or for tangents, with those for plain ones.
+    """Return code that computes derivatives for varied cotangents (`actual`) and for plain ones (`expected`).
 
-    varied: an expression for another vector in place of `v`.
-    factor: the number that it is `v` times, if it is other numbers.
+    varied: an expression for the varied vector, in terms of a vector `v`.
+    factor: the code of a number c, if the varied vector is c v: then c times the derivative for `v` is expected.
+        Empty: the derivative for a contiguous copy of the varied vector is expected.
+    forward: whether to vary tangents instead of cotangents.
     """
     drawn, derivative = f"{CALL}vectors = cotangents", "pulled(outputs, inputs"
     if forward:
@@ -102,12 +104,15 @@ expected = {derivative}, vectors){scaled}"""
 
 
 def asserted(code: str, tolerance: str = "") -> str:
-    """Return code that defines what is actual and what is expected, with the assertion that both are the same."""
+    """Return code that defines `actual` and `expected`, followed by the assertion that they are close.
+
+    Returns an empty string if `code` is empty.
+    """
     return f"{code}\ntorch.testing.assert_close(actual, expected{tolerance})" if code else ""
 
 
 def written(context: Context, verdict: Verdict) -> str:
-    """Return a script that is to fail as a verdict says. Raises Unwritable."""
+    """Return a script that reproduces the failure of a verdict. Raises Unwritable if plain torch cannot express it."""
     subject = _subject(context, verdict)
     source = Source(subject.function, subject.leaf_names)
     function = "\n".join(_function(subject, source))
@@ -127,7 +132,7 @@ def written(context: Context, verdict: Verdict) -> str:
 
 
 def _subject(context: Context, verdict: Verdict) -> Subject:
-    """Return the operator where it fails, at new inputs. Raises Unwritable."""
+    """Return the operator at new inputs of the sample that fails. Raises Unwritable."""
     named = {sample.name: sample for sample in context.samples}
     check, sample = verdict.at or (context.case.check, named.get(str(verdict.sample)))
     if sample is None:
@@ -143,7 +148,7 @@ def _subject(context: Context, verdict: Verdict) -> Subject:
 
 
 def _inputs(subject: Subject, source: Source, code: str) -> Iterator[str]:
-    """Yield the definition of the inputs, and of those at another point if the code refers to them."""
+    """Yield the definition of `inputs`, and of `others` if the code uses them."""
     yield "inputs = ["
     yield from (f"    {x}.requires_grad_(),  # {name}" for x, name in zip(source.leaves(), source.names, strict=True))
     yield "]"
@@ -154,7 +159,7 @@ def _inputs(subject: Subject, source: Source, code: str) -> Iterator[str]:
 
 
 def _function(subject: Subject, source: Source) -> Iterator[str]:
-    """Yield the definition of the function of the inputs that is tested, which returns a list of outputs."""
+    """Yield the lines that define the tested function of the inputs. It returns a list of outputs."""
     function, names, path = subject.function, source.names, subject.case.variant.path
     module = _module(subject, source) if isinstance(function.operator, ModuleCall) else ""
     call, result = source.call(path, module), subject.result
@@ -176,7 +181,7 @@ def _function(subject: Subject, source: Source) -> Iterator[str]:
 
 
 def _module(subject: Subject, source: Source) -> str:
-    """Return an expression that constructs the module."""
+    """Return an expression that constructs the module. Raises Unwritable if the module is lazy."""
     context, path = subject.context, subject.case.variant.path
     recipe = context.module(path, subject.sample)
     if recipe is None or subject.function.operator.is_lazy:  # type: ignore[attr-defined]
@@ -188,7 +193,10 @@ def _module(subject: Subject, source: Source) -> str:
 
 
 def _jacobian(subject: Subject, worst: dict[str, Any] | None) -> str:
-    """Compare a derivative along two directions with central differences: those of the worst entry, if one is known."""
+    """Return code that compares a derivative along two directions with central differences. Raises Unwritable.
+
+    worst: the worst entry of the Jacobian, which gives the directions; None for random directions.
+    """
     steps, mode = derivative_named(subject.check) or ((), "reverse")
     if not set(steps) <= set(STEPS) or (steps[:1] == ("fwd",) and mode == "forward"):
         raise Unwritable("it is a derivative by transforms of torch.func")

@@ -1,4 +1,4 @@
-"""What backward functions written in Python return, before autograd casts it to the dtype of the input."""
+"""Records the gradients that backward functions in Python return, before autograd casts them to the input's dtype."""
 
 from __future__ import annotations
 
@@ -16,31 +16,35 @@ from opcheck.derivatives.autodiff import nodes_of
 
 @dataclass(frozen=True)
 class RawGradient:
-    """One gradient, as a backward function returned it, and the dtype and device that its input has."""
+    """A gradient as a backward function returned it, with the dtype and device of its input."""
 
     function: str
+    """The name of the class of the autograd node."""
     position: int
+    """The index among the gradients that the backward function returned."""
     gradient: Tensor
     dtype: torch.dtype
+    """The dtype of the input."""
     device: torch.device
+    """The device of the input."""
 
     @property
     def converted(self) -> str:
-        """What happens to one of another dtype than that of its input."""
+        """The explanation for messages if the gradient and its input differ in dtype."""
         return f"gradient {self.position} of the backward function; autograd converts it silently, and digits are lost"
 
 
 def functions_of(outputs: tuple[Tensor, ...]) -> list[Any]:
-    """Return the nodes of autograd functions written in Python in the graph of some outputs."""
+    """Return the nodes of custom `torch.autograd.Function`s in the graph of outputs."""
     return [node for node in nodes_of(outputs) if isinstance(node, BackwardCFunction)]
 
 
 def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> list[RawGradient]:
-    """Run one backward pass over `outputs`, and return the gradients of every Python function on the way.
+    """Run one backward pass of `outputs` and return the gradients that each Python function in the graph returns.
 
-    The engine of autograd silently converts a gradient of the wrong dtype (`validate_outputs` in
-    torch/csrc/autograd/engine.cpp), so that a float32 gradient for a float64 input shows only as lost digits. Here the
-    gradient is looked at where it is returned.
+    The autograd engine silently converts a gradient of the wrong dtype (`validate_outputs` in
+    torch/csrc/autograd/engine.cpp), so a float32 gradient for a float64 input shows only as lost digits. Therefore, the
+    gradient is recorded where the function returns it.
     """
     gradients: list[RawGradient] = []
     nodes = functions_of(outputs)
@@ -55,11 +59,12 @@ def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> li
 
 
 def _watch(node: Any, gradients: list[RawGradient]) -> None:
-    """Record what a node's backward returns. The engine looks `apply` up on the node itself.
+    """Wrap `apply` of a node, so that the gradients that it returns are appended to `gradients`.
 
-    Since torch 2.14 it calls `apply_boxed` instead, with a list of cotangents, for a function with `boxed_grads_call`.
+    The engine looks up `apply` on the node itself, so that replacing the attribute suffices. Since torch 2.14, it calls
+    `apply_boxed` instead, with a list of cotangents, for a function with `boxed_grads_call`.
     """
-    # Arguments that need a gradient and edges that lead somewhere stand in the same order.
+    # The arguments that need a gradient and the non-empty edges are in the same order.
     needing = [position for position, needed in enumerate(node.needs_input_grad) if needed]
     edges = [edge for edge in node.next_functions if edge[0] is not None]
     expected = {position: _expected(*edge) for position, edge in zip(needing, edges, strict=False)}

@@ -1,8 +1,8 @@
-"""Compares two calls that must give the same: for checks that vary one thing about a call.
+"""Compares a varied call with an ordinary one, for checks that vary one thing about a call.
 
-A relation yields what was varied, what the varied call gave, and what it should have given. The arithmetic is the same,
-perhaps in another order: see `compared`. Where it is that of another implementation, see `agree`; in another dtype or
-on another device, see truth.py.
+A relation yields rows: the thing that was varied, the results of the varied call, and the expected results. Both calls
+do the same arithmetic, perhaps in another order: see `compared`. `agree` compares with another implementation, truth.py
+with another dtype or device.
 """
 
 from __future__ import annotations
@@ -25,28 +25,32 @@ from opcheck.derivatives.rounding import rounding_unit
 from opcheck.samples.layouts import equal
 
 ROUNDING = 2e4
-"""How many rounding units two calls may differ by that do the same in another order."""
+"""The number of rounding units by which two calls may differ that do the same arithmetic in another order."""
 LEAST, COARSE = 16, 0.01
-"""The bound in coarse dtypes, where so many units are all of a number: how many of them, or which share of it."""
+"""The bound in coarse dtypes, where `ROUNDING` units exceed the number itself: the larger of `LEAST` rounding units and
+the share `COARSE` of the number.
+"""
 REPEATS = 3
-"""How many ordinary calls must agree before another call is accused of giving something else."""
+"""The number of ordinary calls that must agree before the varied call is reported as different."""
 
 
 class Row(NamedTuple):
-    """Two calls that must give the same."""
+    """Two results that must be equal up to rounding."""
 
     what: str
-    """What was varied, as in "the gradients under torch.no_grad()"."""
+    """The result and the variation, as in "the gradients under torch.no_grad()"."""
     got: Tensor
+    """The result of the varied call, as real coordinates."""
     expected: Tensor
+    """The expected result, as real coordinates."""
     code: str = ""
-    """The same in plain torch: defines `actual` and `expected`. Empty: it has no such form."""
+    """Code in plain torch that defines `actual` and `expected`; empty if there is none."""
 
 
 def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerSample:
-    """Make a check of a function that yields rows for a sample, given what an ordinary call gives.
+    """Turn a function that yields rows for a sample into a check. The first row that differs is the failure.
 
-    The first row that does not hold counts. Verdicts may stand among rows.
+    rows: takes the subject and the result of an ordinary call. It may also yield verdicts.
     """
 
     def judge(subject: Subject) -> Iterator[Verdict]:
@@ -57,10 +61,11 @@ def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerS
 
 
 def both(where: str, got: Result, expected: Result, code: str = "") -> tuple[Row, Row]:
-    """Return the rows about the values and the gradients of a call.
+    """Return a row for the values and a row for the gradients of a call.
 
-    code: the same in plain torch. `{call}` is a call, of which values or gradients are compared, and `{of_outputs}`
-    what is compared of `outputs`.
+    where: the variation, as in "under torch.no_grad()".
+    code: the comparison in plain torch. `{call}` stands for the values or gradients of a new call, `{of_outputs}` for
+    the values or gradients of existing `outputs`.
     """
     of_values = code.format(call=VALUES, of_outputs="outputs")
     of_gradients = code.format(call=GRADIENTS, of_outputs="pulled(outputs, inputs, cotangents)")
@@ -73,9 +78,12 @@ def both(where: str, got: Result, expected: Result, code: str = "") -> tuple[Row
 def at_once(
     subject: Subject, together: Callable[[], Iterable[Row]], each: Callable[[], Iterable[Row]]
 ) -> Iterator[Row | Verdict]:
-    """Yield one verdict if several variations hold together, as usual; else each of them, and then all together.
+    """Yield a pass if all variations hold in one call (fast path); else the rows of each one, then those of that call.
 
-    Raises what they raise.
+    together: returns the rows of a call with all variations.
+    each: yields the rows of calls with one variation each.
+
+    Passes on the exceptions of `each`, and then those of `together`.
     """
     rows = tried(lambda: list(together()))
     if not isinstance(rows, Exception) and not any(off_by(subject, row.got, row.expected) for row in rows):
@@ -88,7 +96,7 @@ def at_once(
 
 
 def compared(subject: Subject, row: Row) -> Verdict:
-    """Return whether a call gave what it should. If not, ordinary calls have to give the same each time."""
+    """Return the verdict on a row. A difference is blocked if ordinary calls also differ from each other."""
     off = off_by(subject, row.got, row.expected)
     if not off:
         return HOLDS
@@ -103,10 +111,11 @@ def compared(subject: Subject, row: Row) -> Verdict:
 
 
 def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
-    """Return by how much two vectors differ; 0 if they agree up to rounding, or up to what the spec allows.
+    """Return the largest difference of two vectors; 0 if they agree up to rounding or up to a tolerance of the spec.
 
-    It may allow two calls something (`tolerance.nondeterminism`), or the check (`tolerance.check`).
-    NaN agrees with NaN, and an infinity with itself.
+    These tolerances are `tolerance.nondeterminism`, which is for any two calls, and `tolerance.check` for this check.
+    NaN equals NaN, and an infinity equals itself. Returns infinity if shapes differ, or if vectors differ and are not
+    finite everywhere.
     """
     if torch.equal(got, expected):
         return 0.0
@@ -114,7 +123,7 @@ def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
         return float("inf")
     context = subject.context
     finite = expected[expected.isfinite()].abs()
-    dtypes = (subject.output_info.dtype, *(leaf.dtype for leaf in subject.leaves))  # gradients have that of their leaf
+    dtypes = (subject.output_info.dtype, *(leaf.dtype for leaf in subject.leaves))  # the latter are those of gradients
     unit = max(map(rounding_unit, dtypes))
     share = min(ROUNDING * unit, max(LEAST * unit, COARSE))
     rounding = share * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
@@ -136,13 +145,14 @@ def agree(
     check_dtype: bool = True,
     code: str = "",
 ) -> Verdict:
-    """Compare outputs one by one.
+    """Compare outputs one by one and return the verdict.
 
-    The tolerance is the default of assert_close for the dtype, unless the spec sets one for this check.
+    The tolerance is the default of `torch.testing.assert_close` for the dtype, unless the spec sets one for this check.
 
-    whose: where the expected values come from, as in "output 0 is not that of the loop".
+    whose: the source of the expected values, as in "output 0 is not that of the loop".
     names: the names of the outputs, as in `.loss`; empty if they have positions instead.
-    code: the same in plain torch, as that of a `Row`.
+    check_dtype: whether dtypes must be equal.
+    code: the comparison in plain torch, as in a `Row`.
     """
     check, code = subject.check, asserted(code)
     if len(got) != len(expected):
@@ -150,7 +160,7 @@ def agree(
     tolerance = subject.context.value_tolerance()
     for index, (g, e) in enumerate(zip(got, expected, strict=True)):
         if _are_near(g, e, 0.0 if tolerance.atol is not None else NARROWEST):
-            continue  # the usual case: assert_close takes 100 microseconds, and imports torch.distributed
+            continue  # fast path: assert_close takes 100 microseconds, and imports torch.distributed
         try:
             torch.testing.assert_close(
                 g, e, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True, check_dtype=check_dtype
@@ -162,11 +172,11 @@ def agree(
 
 
 NARROWEST = 1e-7
-"""No default tolerance of assert_close for floating dtypes is narrower."""
+"""The smallest default tolerance of `torch.testing.assert_close` for floating and complex dtypes."""
 
 
 def _are_near(one: Tensor, other: Tensor, tolerance: float) -> bool:
-    """Tell whether two tensors agree so far that assert_close agrees, too."""
+    """Return whether two tensors are so close that assert_close is certain to pass."""
     if not (one.layout is other.layout is torch.strided and one.shape == other.shape):
         return False
     if one.dtype != other.dtype or one.device != other.device:

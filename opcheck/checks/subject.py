@@ -1,4 +1,4 @@
-"""What a check is given: a case with its settings (`Context`), and its operator at one sample (`Subject`)."""
+"""The arguments of checks: a case with its settings (`Context`), and its operator at one sample (`Subject`)."""
 
 from __future__ import annotations
 
@@ -35,60 +35,60 @@ from opcheck.spec.library import Sample
 from opcheck.text import one_line
 
 Path = tuple[int | str, ...]
-"""Where an argument stands, as in ("args", 0) or ("kwargs", "weight")."""
+"""The position of an argument, as in ("args", 0) or ("kwargs", "weight")."""
 TOLERANCES = {"eps", "atol", "rtol", "nondeterminism"}
-"""The overrides that are numbers for comparisons."""
+"""The overrides that are tolerances or the step of finite differences."""
 
 
 def no_note(line: str) -> None:
-    """Write nothing down, where nobody would read it."""
+    """Do nothing. The default of `Context.note`, for processes that are not monitored."""
 
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """A case that is about to be checked."""
+    """A case to check, with its settings, samples and device."""
 
     case: Case
     settings: Settings
     samples: tuple[Sample, ...]
     device: Device
-    """Where its tensors are: `device.string` is torch's device string."""
+    """The device of the tensors: `device.string` is torch's device string."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Tolerances and settings from the command line. They take precedence over the spec."""
     cache: Cache = field(default_factory=Cache)
-    """What earlier checks of the same group have made."""
+    """The inputs and results that the checks of a group share."""
     requires_grad: bool = True
-    """Whether inputs may require grad."""
+    """Whether inputs may require grad. If not, all leaves are detached."""
     by_torch: bool = False
-    """Whether torch's own gradcheck and gradgradcheck are asked about derivatives: a second opinion."""
+    """Whether derivatives are tested by torch's own gradcheck and gradgradcheck instead, as a second opinion."""
     note: Callable[[str], None] = no_note
-    """Writes down what is about to be tried, for whoever finds the process gone."""
+    """The function that records the current step, to report it if the process dies."""
     callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    """Operators passed in from Python, by path. They are not looked up."""
+    """Operators passed in from Python, by path. These paths are not imported."""
 
     @property
     def group(self) -> tuple[object, ...]:
-        """What cases must have in common to share their inputs."""
+        """The properties that cases must have in common to share their inputs."""
         case = self.case
         return case.operator, case.variant, self.device.string, case.dtype, case.claims.supports.backward
 
     def under(self, check: str) -> Context:
-        """Return the same for another check of the case."""
+        """Return the context of the same case under another check."""
         return replace(self, case=replace(self.case, kind=check_kinds()[check]))
 
     def is_claimed(self, check: str) -> bool:
-        """Tell whether the operator makes the claim of another check on the device."""
+        """Return whether the operator makes the claim of a check on the device."""
         case = self.case
         return check_kinds()[check].claimed(case.operator, case.device, case.claims.supports)
 
     @property
     def memo(self) -> Memo:
-        """What the checks of the group share, whatever the sample."""
+        """The results that the checks of a group share and that do not depend on a sample."""
         return self.cache.memo(self.group)
 
     @cached_property
     def operator(self) -> Callable[..., Any]:
-        """The callable of the case's variant. Raises Unresolved."""
+        """The callable of the case's variant. Raises Unresolved if it cannot be found."""
         path = self.case.variant.path
         operator: Callable[..., Any] = self.memo.once(path, lambda: self.resolve(path))
         return operator
@@ -99,10 +99,13 @@ class Context:
         return self.memo.once("parameters", lambda: names_of(self.operator, self.case.variant.path))
 
     def operator_at(self, sample: Sample, path: str = "") -> Callable[..., Any]:
-        """Return the callable for a sample: the same for each, but for modules that are lazy or constructed for it.
+        """Return the callable for a sample. Raises Unresolved if it cannot be found.
 
-        path: that of another callable, such as the surrogate. Of a module, it is constructed in the same way. Raises
-        Unresolved.
+        All samples share one callable, except if the operator is a lazy module, or if the sample has constructor
+        arguments of its own.
+
+        path: the path of another callable, such as the surrogate. Default: the operator. If the operator is a module,
+        the other callable is a module with the same constructor arguments.
         """
         path, operator = path or self.case.variant.path, self.operator
         is_same = sample.module is None and not (isinstance(operator, ModuleCall) and operator.is_lazy)
@@ -112,9 +115,9 @@ class Context:
         return own
 
     def resolve(self, path: str, sample: Sample | None = None) -> Callable[..., Any]:
-        """Return the callable that a dotted path names, modules constructed. Raises Unresolved.
+        """Return the callable at a dotted path. Modules are constructed. Raises Unresolved if that is not possible.
 
-        sample: what a lazy module gets its shapes from, and what may say how a module is constructed.
+        sample: the sample that determines the shapes of a lazy module, and that may have constructor arguments.
         """
         own = self.callables.get(path)
         if own is not None:
@@ -131,9 +134,11 @@ class Context:
             raise Unresolved(f'"{path}" cannot be constructed: {one_line(error)}') from error
 
     def module(self, path: str, sample: Sample | None = None) -> ModuleRecipe | None:
-        """Return how to construct the module that a dotted path names; None if the operator is no module of a spec.
+        """Return the class and the constructor arguments of the module at a dotted path.
 
-        sample: what may say that it is constructed in another way.
+        Returns None if the operator is not a module that a spec constructs.
+
+        sample: the sample whose constructor arguments, if any, replace those of the spec.
         """
         spec = self.case.operator.spec.module
         if spec is None or path in self.callables:
@@ -149,8 +154,8 @@ class Context:
 
     @cached_property
     def on_cpu(self) -> Context:
-        """The same case on the CPU: this one, if that is where it runs."""
-        # With a cache of its own, since a cache holds what belongs to one device.
+        """The context of the same case on the CPU: this one if it already runs there."""
+        # A cache holds the tensors of one device, so the CPU needs its own.
         return self if self.device.string == "cpu" else replace(self, device=CPU, cache=Cache())
 
     @cached_property
@@ -159,12 +164,15 @@ class Context:
         return self.numbers_in(self.dtype)
 
     def coarsest(self, outputs: Iterable[Tensor]) -> torch.dtype:
-        """Return the coarsest dtype of some outputs, if it is coarser than that of the case."""
+        """Return the coarsest among the dtype of the case and those of outputs."""
         dtypes: list[torch.dtype] = [self.dtype, *(output.dtype for output in outputs)]
         return max(dtypes, key=rounding_unit)
 
     def numbers_in(self, dtype: torch.dtype) -> Numbers | None:
-        """Return the step and the tolerances where outputs have a dtype, which may be another one."""
+        """Return the step and the tolerances for outputs of a dtype; None if it is too coarse for finite differences.
+
+        The dtype may differ from that of the case.
+        """
         return self.memo.once(("numbers", self.case.check, dtype), lambda: self._numbers_in(dtype))
 
     def _numbers_in(self, dtype: torch.dtype) -> Numbers | None:
@@ -175,7 +183,7 @@ class Context:
 
     @cached_property
     def wide(self) -> dict[str, float]:
-        """The tolerances of derivatives, or of values, that are wider than the defaults."""
+        """The tolerances of the check that are wider than the defaults, by name: for derivatives or for values."""
         if self.case.kind.dtypes == "derivative":
             return wider_numbers(self.numbers, self.dtype)
         own = self.value_tolerance()
@@ -183,7 +191,10 @@ class Context:
 
     @cached_property
     def coverage(self) -> Coverage:
-        """How much evidence to compute. The command line takes precedence over the spec, the spec over the project."""
+        """The part of a Jacobian to compute, and the memory limit.
+
+        The command line takes precedence over the spec, and the spec over the settings of the project.
+        """
         own: Jacobian | None = self.overrides.get("jacobian", self.case.operator.spec.jacobian)
         allowed = self.settings.batch_memory << 20
         memory = allowed if self.device.room is None else min(allowed, self.device.room)
@@ -191,16 +202,19 @@ class Context:
 
     @property
     def derive(self) -> str:
-        """How many samples are derived from each written one."""
+        """The level that determines the number of derived samples: "none", "standard" or "thorough"."""
         return str(self.overrides.get("derive") or self.settings.derive)
 
     @property
     def is_thorough(self) -> bool:
-        """Whether as many samples as possible are derived from each written one."""
+        """Whether as many samples as possible are derived from each written one: `derive` is "thorough"."""
         return self.derive == "thorough"
 
     def value_tolerance(self) -> Tolerance:
-        """Return rtol and atol for comparing values. Both are None unless one is set for this check."""
+        """Return rtol and atol for comparing values. Both are None if neither is set for this check.
+
+        If only one is set, the other is 0.
+        """
         own = self.case.claims.value_tolerance(self.case.check, "")
         if own.atol is None and own.rtol is None:
             return own
@@ -209,7 +223,7 @@ class Context:
     def subject(self, sample: Sample) -> Subject:
         """Return the operator at a sample. Passes on the exceptions of making the sample.
 
-        What earlier checks have made of it serves again, unless something has changed the inputs.
+        The inputs, and results computed by earlier checks, are reused unless a call has modified the inputs.
         """
         inputs, memo = self.cache.inputs(self.group, sample.name, lambda: self.realize(sample))
         if not self.requires_grad:
@@ -217,7 +231,7 @@ class Context:
         return replace(self.at(sample, inputs), memo=memo)
 
     def at(self, sample: Sample, inputs: Inputs | None = None) -> Subject:
-        """Return the operator at some inputs by the recipes of a sample. Default: new ones."""
+        """Return the operator at inputs of a sample. Default: new inputs."""
         inputs = self.realize(sample) if inputs is None else inputs
         spec = self.case.operator.spec
         seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
@@ -233,17 +247,17 @@ class Context:
     def realize(
         self, sample: Sample, more_seed: str = "", finer: str | None = None, wrt: Callable[[Path], bool] | None = None
     ) -> Inputs:
-        """Make the tensors of a sample.
+        """Make the tensors of a sample and return the inputs.
 
-        more_seed: any text, for other numbers by the same recipes.
+        more_seed: a text that is appended to the seed, to draw other numbers for the same sample.
         finer: a finer dtype to convert the numbers to.
-        wrt: which arguments are leaves, by their paths. Default: those that have a derivative according to the spec.
+        wrt: returns whether the argument at a path is a leaf. Default: if it has a derivative according to the spec.
         """
         claim = self.case.claims.supports.backward
         if wrt is None and isinstance(claim, tuple):
             wrt = self.among(claim)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they are about making tensors: the operator has not been called yet
+            warnings.simplefilter("ignore")  # the warnings are about making tensors, not about the operator
             return realize(
                 replace(sample, kwargs={**sample.kwargs, **dict(self.case.variant.kwargs)}),
                 self.case.dtype,
@@ -256,7 +270,7 @@ class Context:
             )
 
     def among(self, wanted: tuple[str | int, ...]) -> Callable[[Path], bool]:
-        """Return a predicate on paths of arguments: whether names and positions in a list mean the argument."""
+        """Return a predicate on paths of arguments: whether the name or position of an argument is in `wanted`."""
 
         def chosen(path: Path) -> bool:
             at, names = path[1], self.parameters
@@ -267,15 +281,15 @@ class Context:
 
 
 NUMBERS_OF = ("abs", "real", "gauge_invariant", "finite")
-"""The maps of outputs that make other numbers of them, in memory of their own."""
+"""The maps in `outputs.apply` that compute other numbers, in new memory."""
 
 
 @dataclass(frozen=True)
 class OutputInfo:
-    """What is known about the outputs under test without keeping them."""
+    """The properties of the outputs under test, so that the outputs need not be kept."""
 
     names: tuple[str, ...]
-    """As in `.loss`; empty if the outputs have positions instead."""
+    """The names, as in `.loss`; empty if the outputs have positions instead."""
     elements: int
     """The number of elements in all outputs."""
     differentiable: int
@@ -283,9 +297,9 @@ class OutputInfo:
     has_derivative: bool
     """Whether any output has a floating or complex dtype, even an empty one."""
     requires_grad: bool
-    """Whether any output has a backward pass."""
+    """Whether any output requires grad."""
     dtype: torch.dtype
-    """The coarsest dtype of those that have a derivative, if it is coarser than that of the case."""
+    """The coarsest among the dtype of the case and the floating and complex dtypes of outputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,29 +315,31 @@ class Subject:
     context: Context
     """The case (`context.case`), its callable (`context.operator`) and the settings around it."""
     sample: Sample
-    """The sample, as the spec has it."""
+    """The sample, as in the spec."""
     inputs: Inputs
-    """Its arguments: `args, kwargs = inputs.fill()`."""
+    """The arguments of the sample: `args, kwargs = inputs.fill()`."""
     function: TestedFunction
     """The operator as a function of the leaves alone; it returns a tuple of the outputs under test."""
     memo: Memo = field(default_factory=Memo)
-    """What the checks of these inputs share."""
+    """The results that the checks of these inputs share."""
     expected: bool = False
-    """Whether the spec expects the check to fail here: then one confirmation of what looks wrong is enough."""
+    """Whether the spec expects the check to fail at the sample. An expected failure needs no diagnosis, so at most one
+    wrong entry is confirmed.
+    """
 
     def at(self, inputs: Inputs) -> Subject:
-        """Return the operator at other inputs by the same recipes."""
+        """Return the operator at other inputs of the same sample."""
         return self.context.at(self.sample, inputs)
 
     def calling(self, **changes: Any) -> Subject:
-        """Return the same with something changed about the function, as in `calling(operator=compiled)`."""
+        """Return a copy with fields of `function` replaced, as in `calling(operator=compiled)`."""
         return replace(self, function=replace(self.function, **changes))
 
     @property
     def bare(self) -> Subject:
-        """The same with what the operator returns in place of numbers that a map of outputs makes of it.
+        """The subject without a map of outputs that computes other numbers (see `NUMBERS_OF`).
 
-        What happens to the memory of an output is seen on the output itself.
+        Such a map would hide in-place changes and aliasing of the tensors that the operator returns.
         """
         outputs = self.function.outputs
         if outputs.apply not in NUMBERS_OF:
@@ -332,7 +348,7 @@ class Subject:
         return replace(self.calling(outputs=own), memo=Memo())
 
     def elsewhere(self) -> Subject:
-        """Return the operator at another point of the same sample: other numbers by the same recipes."""
+        """Return the operator at another point of the same sample: the same recipes with other random numbers."""
         return self.at(self.context.realize(self.sample, "@elsewhere"))
 
     @property
@@ -347,7 +363,7 @@ class Subject:
 
     @property
     def supports(self) -> Supports:
-        """What the spec claims to be supported in the case."""
+        """The features that the spec claims to be supported in the case."""
         return self.case.claims.supports
 
     @property
@@ -357,15 +373,15 @@ class Subject:
 
     @cached_property
     def result(self) -> Any:
-        """What the operator returns for copies of the leaves. Passes on the operator's exceptions."""
+        """The return value of the operator for copies of the leaves. Passes on the operator's exceptions."""
         return self.function.result(*map(own, self.leaves))
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
         """The outputs under test.
 
-        Raises Untestable if there are none, TooLarge if they exceed the limit of the project, and the operator's own
-        exceptions.
+        Raises Untestable if there are none, or none with a finite element under `outputs.apply = "finite"`; TooLarge if
+        they exceed the limit of the project; and the operator's own exceptions.
         """
         outputs = self.function.tested(self.result)
         is_finite = (not output.numel() or bool(output.isfinite().any()) for output in flatten(self.result))
@@ -380,7 +396,7 @@ class Subject:
 
     @property
     def output_info(self) -> OutputInfo:
-        """What the outputs are like if gradients are recorded. The first check of a group finds out for all."""
+        """The properties of the outputs with grad mode enabled. Computed once per group of checks."""
         return self.memo.once("outputs", self._output_info)
 
     def _output_info(self) -> OutputInfo:
@@ -408,7 +424,7 @@ class Subject:
 
     @cached_property
     def request(self) -> Request:
-        """The function and its leaves, and how the check compares its derivatives."""
+        """The function, its leaves, and the settings for comparing its derivatives."""
         context, settings = self.context, self.case.operator.spec.gradcheck
         numbers = self.numbers or context.numbers
         assert numbers is not None
@@ -435,26 +451,27 @@ class Subject:
 
     @property
     def point(self) -> Point:
-        """The evidence about derivatives at the sample."""
+        """The evidence about derivatives at the sample: outputs, Jacobians and differences, computed on demand."""
         request = self.request
         return self.memo.once(("point", request.masked, request.coverage), lambda: Point.of(request))
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """What messages call the outputs under test."""
+        """The names of the outputs under test, for messages."""
         names = self.function.names(self.result)
         return tuple(output_label(index, names[index] if names else "") for index in range(len(self.outputs)))
 
     @property
     def leaf_names(self) -> tuple[str, ...]:
-        """What messages call the leaves: as the operator calls its arguments, where its signature tells."""
+        """The names of the leaves, for messages: those in the operator's signature, if it is known."""
         return tuple(argument_label(slot.path, self.context.parameters) for slot in self.inputs.slots)
 
     @property
     def fits_in_place(self) -> bool:
         """Whether the first argument can hold the result of an in-place call.
 
-        It has the same shape and dtype; or the result is another view of all that it holds, as of `squeeze_`.
+        It can if the spec's operator itself is in-place, or if the result has the dtype of the first argument and
+        either the same shape or, as for `squeeze_`, all of its elements as a view.
         """
         return self.memo.once("in place", self._fits_in_place)
 

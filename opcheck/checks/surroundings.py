@@ -1,4 +1,4 @@
-"""What may surround a call without making a difference: modes, threads, streams, and what lay in memory before."""
+"""The surroundings of a call that must not change its results: modes, threads, streams, and contents of free memory."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from opcheck.checks.subject import Subject
 
 
 class Surroundings(NamedTuple):
-    """What may surround a call."""
+    """A context in which a call must return the usual results."""
 
     enter: Callable[[], AbstractContextManager[Any]]
+    """The function that returns a new context manager."""
     code: str = ""
-    """The same in plain torch: a line. Empty: it has no such form."""
+    """A line of plain torch with the same effect; empty if there is none."""
 
 
 DIRTY = "[torch.full((x.numel() * x.element_size(),), 255, dtype=torch.uint8) for x in 4 * [*inputs, *outputs]]"
 BLOCKS = 8
-"""How many blocks of each size are freed: a call has outputs, intermediate results and gradients."""
+"""The number of blocks of each size that are freed: a call allocates outputs, intermediate results and gradients."""
 
 
 @contextmanager
 def all_of(surroundings: Iterable[Surroundings]) -> Iterator[None]:
-    """Enter surroundings, one within the other."""
+    """Enter several surroundings, nested in their order."""
     with ExitStack() as stack:
         for around in surroundings:
             stack.enter_context(around.enter())
@@ -36,7 +37,7 @@ def all_of(surroundings: Iterable[Surroundings]) -> Iterator[None]:
 
 
 def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
-    """Return what may surround a call, by what it is called. Streams are dear."""
+    """Return the surroundings to test a subject in, by name. Another stream is slow, so only `thorough` includes it."""
     device = torch.device(subject.context.device.string)
     autocast = partial(torch.autocast, device.type, dtype=torch.bfloat16)
     surroundings = {
@@ -45,7 +46,7 @@ def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
         "memory with other contents": Surroundings(partial(_dirty, subject), DIRTY),
     }
     double = subject.context.dtype in (torch.float64, torch.complex128)
-    if double and _is_available(autocast):  # other dtypes are what autocast is there to change
+    if double and _is_available(autocast):  # autocast does not convert these; converting other dtypes is its purpose
         code = f'with torch.autocast("{device.type}", dtype=torch.bfloat16):'
         surroundings["torch.autocast"] = Surroundings(autocast, code)
     if subject.context.is_thorough and hasattr(torch.get_device_module(device), "Stream"):
@@ -54,7 +55,7 @@ def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
 
 
 def _is_available(autocast: Callable[[], object]) -> bool:
-    """Tell whether a device has autocast. torch's is_autocast_available() is True for every out-of-tree backend."""
+    """Return whether a device has autocast. torch's is_autocast_available() is True for every out-of-tree backend."""
     try:
         autocast()
     except (AssertionError, RuntimeError):
@@ -64,9 +65,12 @@ def _is_available(autocast: Callable[[], object]) -> bool:
 
 @contextmanager
 def _deterministic() -> Iterator[None]:
-    """Turn deterministic mode on, which also fills new tensors. Operators that have no deterministic form warn."""
+    """Enable deterministic mode, which also fills new tensors.
+
+    Operators without a deterministic implementation warn. These warnings are suppressed.
+    """
     before = torch.get_deterministic_debug_mode()
-    torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms() also imports torch's compiler
+    torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms() would import torch's compiler
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -87,11 +91,13 @@ def _more_threads() -> Iterator[None]:
 
 @contextmanager
 def _dirty(subject: Subject) -> Iterator[None]:
-    """Free memory of the sizes of the call that is full of NaN and -1, which an allocator hands out again.
+    """Free memory blocks of the sizes that the call uses, so that the allocator reuses them in the call.
 
-    Deterministic mode fills tensors, but not the memory that a kernel gets from an allocator.
+    All bytes are 0xFF: NaN as floating-point numbers, -1 as integers. Deterministic mode fills new tensors, but not the
+    memory that a kernel requests from the allocator.
     """
-    sizes = {tensor.numel() * tensor.element_size() for tensor in (*subject.leaves, *subject.outputs)}  # of any layout
+    # Not nbytes, which sparse COO tensors lack.
+    sizes = {tensor.numel() * tensor.element_size() for tensor in (*subject.leaves, *subject.outputs)}
     for size in sizes:
         blocks = [
             torch.full((size,), 0xFF, dtype=torch.uint8, device=subject.context.device.string) for _ in range(BLOCKS)
@@ -102,7 +108,7 @@ def _dirty(subject: Subject) -> Iterator[None]:
 
 @contextmanager
 def _another_stream(device: torch.device) -> Iterator[None]:
-    """Call on a stream of its own, after what has been begun, and before what follows."""
+    """Enter a new stream. It waits for the current stream, which waits for the new one at exit."""
     module = torch.get_device_module(device)
     before, stream = module.current_stream(), module.Stream()
     stream.wait_stream(before)

@@ -1,8 +1,8 @@
-"""Finds what results are compared with: the operator in a finer dtype or on the CPU, or its reference.
+"""Finds the expected results: those of the operator in a finer dtype or on the CPU, or of its reference.
 
-Exact results are those of the operator itself in a finer dtype, on its own device or else on the CPU; or those of its
-reference, for operators that do not know double precision, as most Triton kernels do not. The numbers of the sample are
-drawn in the coarse dtype first and then widened, so that both sides have the same ones.
+Exact results are those of the operator in a finer dtype, on its own device or else on the CPU. For operators without
+double precision, such as most Triton kernels, they are those of the reference. The numbers of a sample are drawn in the
+coarse dtype and then converted to the finer one, so that both computations have equal inputs.
 """
 
 from __future__ import annotations
@@ -26,23 +26,27 @@ from opcheck.spec.dtypes import double_of, finer_than
 
 T = TypeVar("T")
 Parts = dict[str, Tensors]
-"""Results by what they are: `outputs`, `gradients` of the leaves, `tangents` of the outputs."""
+"""Results by kind: `outputs`, `gradients` of the leaves, and `tangents` of the outputs."""
 
 
 @dataclass(frozen=True)
 class Truth:
-    """An operator that gives exact results, at the numbers of a sample."""
+    """A callable that computes the expected results, at the numbers of a sample."""
 
     source: str
-    """As in "the operator in float64 on the CPU"."""
+    """The name for messages, as in "the operator in float64 on the CPU"."""
     subject: Subject
+    """The callable with its inputs."""
     is_rounded: bool = False
-    """Whether its results are rounded like those that they are compared with."""
+    """Whether its results have rounding errors as large as those of the tested results. If not, they are exact."""
 
     def computation(self, call: Callable[[Subject, Moved], T]) -> Computation[T]:
-        """Return what a call gives, which also says how far rounding the arguments moves it.
+        """Return the expected result of `call`, as a computation that can be repeated with perturbed inputs.
 
-        call: calls a subject. It gets what moves all else that goes in.
+        The perturbed results show how far rounding errors of the inputs move the result.
+
+        call: calls a subject and returns the results. Its second argument is the function that perturbs tensors, which
+        is applied to the inputs of the subject already; `call` applies it to other inputs, such as cotangents.
         """
 
         def at(move: Moved) -> T:
@@ -56,7 +60,10 @@ class Truth:
 
 
 def truth_of(subject: Subject) -> Truth | None:
-    """Return the truth about derivatives at a sample; None if there is none.
+    """Return the source of exact derivatives at a sample; None if there is none.
+
+    It is the operator in double precision, if claimed, on the device or else on the CPU; else the differentiable
+    reference in double precision; else the operator in the finest claimed dtype that is finer than that of the case.
 
     Passes on the exceptions of making the tensors.
     """
@@ -74,10 +81,10 @@ def truth_of(subject: Subject) -> Truth | None:
 
 
 def truth_of_values(subject: Subject) -> Truth | None:
-    """Return the operator in the finest dtype claimed.
+    """Return the operator in the finest dtype of the forward pass that is claimed.
 
-    None if no finer one is claimed, if the sample is not meant for it, or if the operator is random: its numbers depend
-    on the dtype.
+    Returns None if no finer dtype is claimed, if the sample is not meant for that dtype, or if the operator is random,
+    since random numbers depend on the dtype.
     """
     dtype = finer_than(subject.case.dtype, subject.case.claims.forward)
     if dtype is None or not subject.sample.goes_with(dtype) or subject.function.seed is not None:
@@ -86,7 +93,11 @@ def truth_of_values(subject: Subject) -> Truth | None:
 
 
 def _in_dtype(subject: Subject, dtype: str, where: str = "", context: Context | None = None) -> Truth:
-    """Return the operator in a finer dtype. The checks of a sample share its inputs."""
+    """Return the operator in a finer dtype. Its inputs are made once and shared by the checks of a sample.
+
+    where: the suffix of the name, as in " on the CPU".
+    context: the context of another device. Default: that of the subject.
+    """
     own = context or subject.context
     inputs = subject.memo.once(("finer", dtype, where), lambda: own.realize(subject.sample, finer=dtype))
     return Truth(f"the operator in {dtype}{where}", own.at(subject.sample, inputs))
@@ -98,7 +109,11 @@ def on_cpu(subject: Subject) -> Truth:
 
 
 def by_reference(subject: Subject, inputs: Inputs | None = None, how: str = "") -> Truth:
-    """Return the reference of the operator at the inputs of a sample, or at others. Raises Unresolved."""
+    """Return the reference of the operator. Raises Unresolved if it cannot be found.
+
+    inputs: the inputs to call it with. Default: those of the subject.
+    how: the suffix of the name, as in " in float64".
+    """
     inputs = subject.inputs if inputs is None else inputs
     reference = subject.case.operator.spec.reference_in_full
     assert reference is not None
@@ -108,13 +123,13 @@ def by_reference(subject: Subject, inputs: Inputs | None = None, how: str = "") 
 
 
 def values_of(subject: Subject) -> Tensors:
-    """Return the outputs under test where no graph is recorded."""
+    """Return the outputs under test, computed under `torch.no_grad()` unless they are cached."""
     with torch.no_grad():
         return subject.outputs
 
 
 def first_order(subject: Subject, cotangents: Iterable[Tensor], tangents: Sequence[Tensor] = ()) -> Parts:
-    """Return the outputs under test and their first derivatives. There are no tangents if none are passed."""
+    """Return the outputs under test and their first derivatives. Tangents of outputs are included if any are passed."""
     with torch.enable_grad():
         call = recorded(subject)
         parts = {"outputs": call.results, "gradients": call.gradients(cotangents)}
@@ -122,7 +137,7 @@ def first_order(subject: Subject, cotangents: Iterable[Tensor], tangents: Sequen
 
 
 def names_of_parts(subject: Subject) -> dict[str, Sequence[str]]:
-    """Return what messages call the tensors in each of the `Parts`."""
+    """Return the names of the tensors in each of the `Parts`, for messages."""
     named = zip(subject.output_names, subject.outputs, strict=True)
     return {
         "outputs": subject.output_names,

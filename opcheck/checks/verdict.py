@@ -13,12 +13,12 @@ from opcheck.spec.library import Sample
 
 State = Literal["tested", "refused", "error", "inconclusive", "untested", "inapplicable", "out of reach"]
 UNTESTED: Sequence[State] = ("untested", "inapplicable", "out of reach")
-"""The states in which nothing was compared: such a verdict is no evidence for the claim. The title says why."""
+"""The states in which nothing was compared. These verdicts are no evidence for the claim; the title is the reason."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check says about one sample: whether its claim holds and, if not, why.
+    """The result of a check at one sample: whether its claim holds and, if not, why.
 
     Example:
         >>> import opcheck
@@ -28,23 +28,23 @@ class Verdict:
     """
 
     passed: bool
-    """Whether the claim holds."""
+    """Whether the claim holds, or was not tested (see `untested`)."""
     title: str = ""
-    """What is wrong, in one line."""
+    """The failure, or the reason why nothing was tested, in one line."""
     detail: str = ""
-    """What helps to fix it, in several lines."""
+    """Information that helps to fix the failure, in several lines."""
     sample: str | None = None
     """The name of the sample; None if the verdict is about the case as a whole."""
     state: State = "tested"
-    """What it rests on.
+    """The kind of evidence.
 
-    tested: evidence. refused: an error of the operator in place of a number. error: the claim could not be tested, as
-    where the operator refuses the sample. inconclusive: nothing can be told here, as at a kink. untested: there was
-    nothing to compare. inapplicable: the claim says nothing about the sample. out of reach: torch has no way to ask
-    about the claim, whatever the operator does.
+    tested: results were compared. refused: the operator raises in the operation that the claim is about. error: the
+    check could not run, for example since the operator refuses the sample. inconclusive: the results do not decide, for
+    example at a kink. untested: there was nothing to compare. inapplicable: the claim does not cover the sample. out of
+    reach: the claim cannot be tested, for example since torch has no function for it.
     """
     where: str = ""
-    """`file:line` of the sample."""
+    """The place of the sample, as `file:line`."""
     recipe: str = ""
     """The sample as TOML."""
     realized: str = ""
@@ -52,37 +52,37 @@ class Verdict:
     fields: dict[str, Any] = field(default_factory=dict)
     """Data for reports."""
     blocked: str = ""
-    """The name of the check whose failure keeps this claim from being judged; empty if there is none."""
+    """The name of the check whose failure prevents a verdict on this claim; empty if there is none."""
     root: Verdict | None = field(default=None, repr=False)
-    """What that check says at the sample, if it was asked."""
+    """The verdict of the check named in `blocked` at the sample, if it ran."""
     at: tuple[str, Sample] | None = field(default=None, repr=False)
-    """The check whose claim does not hold, and the sample, where they are not those that are judged."""
+    """The check and the sample that fail, if they differ from those of this verdict: for example a derived sample."""
     elsewhere: bool = field(default=False, repr=False)
-    """Whether the claim does not hold at other numbers by the recipes of the sample."""
+    """Whether the claim fails at another point of the sample: the same recipes with other random numbers."""
     code: str = field(default="", repr=False)
-    """What is compared, in plain torch, with an assertion that fails (plain_torch.py). Empty: it has no such form."""
+    """The comparison in plain torch, with an assertion that fails (see plain_torch.py); empty if there is none."""
     cause: BaseException | None = field(default=None, repr=False, compare=False)
-    """The exception behind it, for debuggers."""
+    """The exception that caused the failure, for debuggers."""
 
     @property
     def untested(self) -> bool:
-        """Whether nothing was compared: the verdict is no evidence for the claim. The title says why."""
+        """Whether nothing was compared, so that the verdict is no evidence for the claim. The title is the reason."""
         return self.state in UNTESTED
 
     @property
     def is_failure(self) -> bool:
-        """Whether the claim was judged, and does not hold."""
+        """Whether the claim was judged and does not hold. Errors, inconclusive and blocked verdicts do not count."""
         return not self.passed and self.kind == "failed"
 
     @property
     def kind(self) -> Kind:
-        """The kind of outcome that it leads to, if it has not passed."""
+        """The kind of outcome of a verdict that has not passed."""
         if self.blocked:
             return "blocked"
         return self.state if self.state in ("inconclusive", "error") else "failed"
 
     def is_expected_by(self, expect: Expect) -> bool:
-        """Tell whether an expectation covers it, if it has not passed: its sample, its kind, and its text."""
+        """Return whether an expectation matches the sample, kind and text of a verdict that has not passed."""
         return is_about(expect, self.sample) and fits(expect, self.kind, f"{self.title}\n{self.detail}")
 
     def text(self) -> str:
@@ -106,15 +106,16 @@ def fails(title: str, detail: str = "", *, code: str = "", **fields: Any) -> Ver
 
 
 def refused(kind: CheckKind, title: str) -> Verdict:
-    """Return the verdict that the operator raises an error instead of doing what it claims."""
+    """Return the verdict that the operator raises an error in an operation that the spec claims to be supported."""
     fields = {} if kind.on_request or not kind.needs else remedy(f"supports.{kind.needs[-1]}", False)
     return Verdict(False, title, kind.remedy, fields=fields, state="refused")
 
 
 def refused_in(check: str, dtype: str, what: str, why: str) -> Verdict:
-    """Return the verdict that an operator refuses a dtype in which a pass is claimed: forward or backward.
+    """Return the verdict that an operator refuses a dtype that the spec claims.
 
-    why: how it refuses it, as in "is refused: RuntimeError".
+    what: the pass that is claimed, "forward" or "backward".
+    why: the end of the message, as in "is refused: RuntimeError".
     """
     fields = remedy(f"dtypes.{what}", f"-{dtype}")
     title = f"{check}: {what} is claimed for {dtype}, but {why}"
@@ -122,14 +123,15 @@ def refused_in(check: str, dtype: str, what: str, why: str) -> Verdict:
 
 
 def take_out(dtype: str, what: str) -> str:
-    """Return how a spec says that a pass is not meant to work in a dtype."""
+    """Return the hint how to disclaim a dtype for a pass, "forward" or "backward"."""
     return f'if it is not meant to work in {dtype}, take "{dtype}" out of dtypes.{what}'
 
 
 def remedy(key: str, write: bool | str) -> dict[str, Any]:
-    """Return the field with the claim to make or to take back, as data: a key of the spec, and what to write.
+    """Return the field of a verdict with the change of the spec that would resolve the failure.
 
-    write: of `supports`, the value; of `dtypes`, a dtype to add, or to take out (with a leading -).
+    key: the key of the spec.
+    write: for `supports` and `devices`, the new value; for `dtypes`, a dtype to add, or to remove (with a leading -).
     """
     return {"remedy": {"key": key, "write": write}}
 
@@ -140,19 +142,19 @@ def cannot(title: str, detail: str = "") -> Verdict:
 
 
 def inconclusive(title: str, detail: str = "", **fields: Any) -> Verdict:
-    """Return the verdict that nothing can be told: there is no derivative at the sample, or values are too coarse."""
+    """Return the verdict that a test is inconclusive: no derivative exists at the sample, or values are too coarse."""
     return Verdict(False, title, detail, state="inconclusive", fields=fields)
 
 
 def blocked(check: str, title: str, detail: str = "") -> Verdict:
-    """Return the verdict that a claim cannot be judged, since that of another check does not hold."""
+    """Return the verdict that a claim cannot be judged, since the claim of the check `check` does not hold."""
     return Verdict(False, title, detail, blocked=check)
 
 
 def first_failure(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the first verdict that is no pass, or one that holds, with all notes. Those after it are not asked for.
+    """Return the first failure, else a pass with all notes. Stops at the first failure.
 
-    Where nothing was compared, the first verdict, which says why.
+    If no verdict compares anything, returns the first verdict, whose title is the reason.
     """
     notes, first, is_tested = list[str](), None, False
     for verdict in verdicts:
@@ -164,7 +166,7 @@ def first_failure(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def noted(notes: Sequence[str]) -> Verdict:
-    """Return the verdict that a claim holds, with what is no failure, but worth to be known."""
+    """Return the verdict that a claim holds, with additional information."""
     return replace(HOLDS, fields={"notes": [*notes]}) if notes else HOLDS
 
 
@@ -178,17 +180,17 @@ NO_GRAPH = untested("no output requires grad: there is no backward pass")
 
 
 def inapplicable(why: str) -> Verdict:
-    """Return the verdict that the claim says nothing about a sample."""
+    """Return the verdict that the claim does not cover a sample."""
     return Verdict(True, why, state="inapplicable")
 
 
 def out_of_reach(why: str) -> Verdict:
-    """Return the verdict that torch cannot be asked about the claim. A case of which this is all is skipped."""
+    """Return the verdict that the claim cannot be tested. A case without other verdicts is skipped."""
     return Verdict(True, why, state="out of reach")
 
 
 class Blocked(Exception):
-    """A claim cannot be judged at a sample, since that of another check does not hold."""
+    """Raised if a claim cannot be judged at a sample, since the claim of another check does not hold."""
 
     def __init__(self, check: str, why: str) -> None:
         super().__init__(why)

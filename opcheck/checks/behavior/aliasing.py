@@ -1,4 +1,7 @@
-"""Arguments may be one tensor, or parts of one; outputs share no memory with them behind autograd's back."""
+"""One tensor, or slices of one tensor, may be passed as several arguments, with the usual values and gradients.
+
+An output may share memory with an argument only as a view that autograd tracks.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ actual = {{of_outputs}}"""
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
-    """Pass one tensor twice, then parts of one tensor, and write to outputs that share memory with an argument."""
+    """Yield rows for one tensor passed twice and for slices of one tensor, and failures if outputs share memory."""
     alike = defaultdict[object, list[int]](list)
     for index, leaf in enumerate(subject.leaves):
         if index not in subject.function.written and leaf.layout is torch.strided:
@@ -53,19 +56,19 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
         if is_shared and not _is_known(subject, index, number):
             title = f"output {index} shares memory with {subject.leaf_names[number]} behind autograd's back"
             yield fails(f"aliasing: {title}", REMEDY)
-    yield HOLDS  # where no output shares memory with an argument
+    yield HOLDS  # the outputs were tested, even if nothing else was yielded
 
 
 REMEDY = "a write to the output changes the input, but not its gradient; return a view that autograd knows, or a copy"
 
 
 def _twice(subject: Subject, one: int, other: int) -> Iterator[Row]:
-    """Compare the gradient of a tensor in two places with the sum of those of two tensors of its values."""
+    """Compare passing one tensor twice with passing two copies: the values, and the gradient with the sum of two."""
     leaves = list(copies(subject.leaves))
     leaves[other] = copies((leaves[one],))[0]
     apart = tried(lambda: result(subject, Call.of(subject, leaves)))
     if isinstance(apart, Exception):
-        return  # the operator does not take equal values there
+        return  # the operator rejects equal values for these arguments
     pieces = parts(apart.gradient, map(real_size, leaves))
     leaves[other] = leaves[one]
     shared = Call.of(subject, leaves)
@@ -77,7 +80,7 @@ def _twice(subject: Subject, one: int, other: int) -> Iterator[Row]:
 
 
 def _parts(subject: Subject, here: Result, own: Sequence[int]) -> Iterator[Row]:
-    """Compare a call with arguments that lie one after another in the memory of one tensor with an ordinary one."""
+    """Compare a call whose arguments are consecutive slices of one tensor with an ordinary call."""
     leaves = list(copies(subject.leaves))
     whole = torch.stack([leaves[index].detach() for index in own]).requires_grad_()
     for index, part in zip(own, whole, strict=True):
@@ -88,14 +91,17 @@ def _parts(subject: Subject, here: Result, own: Sequence[int]) -> Iterator[Row]:
 
 
 def _with_copies(subject: Subject) -> tuple[Tensors, Tensors, Tensors]:
-    """Return leaves, copies of them that may be written to, and the outputs for the copies."""
+    """Return leaves, clones of them (which, unlike leaves, can be changed in place), and the outputs for the clones."""
     leaves = copies(subject.leaves)
     cloned = tuple(leaf.clone() for leaf in leaves)
     return leaves, cloned, differentiable(subject.function(*cloned))
 
 
 def _is_known(subject: Subject, index: int, number: int) -> bool:
-    """Double an output in place. Tell whether autograd refuses it, or gives the leaf the gradient of what it is now."""
+    """Return whether autograd tracks that an output shares memory with an input.
+
+    The output is doubled in place. Either autograd raises, or the gradient of each changed element of the input is 2.
+    """
     leaves, cloned, outputs = _with_copies(subject)
     before = vector((cloned[number],))
     try:

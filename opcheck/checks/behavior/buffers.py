@@ -1,4 +1,7 @@
-"""Forward changes buffers of a module in training mode only, leaves no graph in them, and may be called again."""
+"""Forward changes a module's buffers in training mode only, and leaves no graph in them.
+
+It may be called again before the backward pass of the first call.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from opcheck.text import one_line
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:
-    """Look at what forward does to buffers in evaluation mode, in the mode of the module, and when called again."""
+    """Test the buffers after forward in evaluation mode and in the module's own mode, and backward after two calls."""
     call = subject.function.operator
     assert isinstance(call, ModuleCall)
     yield _in_evaluation(subject, call)
@@ -31,7 +34,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
 
 
 def _in_evaluation(subject: Subject, call: ModuleCall) -> Verdict:
-    """Call the module in evaluation mode, whichever its mode is, and look at its buffers at the end of forward."""
+    """Call the module in evaluation mode, and return whether its buffers are unchanged at the end of forward."""
     args, kwargs = subject.inputs.detached().fill()
     keys = {name: key for name, key in call.named_in(kwargs).items() if name in call.buffers}
     watched = {name: Watched.of(name, kwargs[key]) for name, key in keys.items()}
@@ -50,8 +53,11 @@ def _in_evaluation(subject: Subject, call: ModuleCall) -> Verdict:
 
 
 def _without_graphs(subject: Subject, call: ModuleCall) -> Verdict:
-    """Call the module in its own mode, and return whether no buffer has a graph then, which each call would extend."""
-    args, kwargs = subject.context.realize(subject.sample).fill()  # new ones, since forward may write to its buffers
+    """Call the module in its own mode, and return whether no buffer requires grad at the end of forward.
+
+    Each call would extend a graph that is kept in a buffer.
+    """
+    args, kwargs = subject.context.realize(subject.sample).fill()  # new tensors, since forward may write to its buffers
     with torch.enable_grad(), _buffers_at_the_end(call.module) as after:
         subject.function.reseed()
         tried(lambda: call(*args, **kwargs))  # if it raises, another check reports it
@@ -61,12 +67,12 @@ def _without_graphs(subject: Subject, call: ModuleCall) -> Verdict:
 
 
 def _called_again(subject: Subject, call: ModuleCall) -> Verdict:
-    """Call the module twice in its own mode, and run the backward pass of the first call, as for two batches."""
+    """Call the module twice in its own mode, as for two batches, then run the backward pass of the first call."""
     if not subject.supports.backward:
         return HOLDS
     leaves = copies(subject.leaves)
     args, kwargs = subject.context.realize(subject.sample).fill(leaves)
-    state = call.taken_from(kwargs)  # which both calls share
+    state = call.taken_from(kwargs)  # shared by the two calls
 
     def forward() -> tuple[Tensor, ...]:
         subject.function.reseed()
@@ -89,7 +95,7 @@ KEEP = "forward changes what backward needs in place: assign a new tensor to the
 
 @contextmanager
 def _buffers_at_the_end(module: Module) -> Iterator[dict[str, Tensor]]:
-    """Yield a dict that will hold the buffers of a module as forward leaves them, changed in place or replaced."""
+    """Yield a dict to be filled with a module's buffers when forward returns, whether changed in place or replaced."""
     buffers: dict[str, Tensor] = {}
 
     def look(part: Module, args: Any, result: Any) -> None:

@@ -1,4 +1,7 @@
-"""Compiled by torch.compile, the operator gives the same values and gradients: no branch is for compilers alone."""
+"""The operator gives the same values and gradients under torch.compile.
+
+This finds mistakes in code that runs only while compiling, as behind `torch.compiler.is_compiling()`.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from opcheck.checks.subject import Subject
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row]:
-    """Compare a call of the compiled operator with an ordinary one."""
-    torch.compiler.reset()  # it compiles a function a few times only, and then calls it as it is
-    # Traced and differentiated as for a compiler, but run by eager kernels: what a compiler makes is its own matter.
+    """Compare a call of the compiled operator with an ordinary call."""
+    torch.compiler.reset()  # after a few compilations of a function, torch calls it uncompiled
+    # aot_eager traces and differentiates the operator, but runs eager kernels: code generation is not under test.
     compiled = torch.compile(subject.function.operator, backend="aot_eager", dynamic=False)
-    with torch.set_grad_enabled(bool(subject.supports.backward)):  # which a compiler asks for where inputs require grad
+    with torch.set_grad_enabled(bool(subject.supports.backward)):  # in grad mode, backward is compiled, too
         got = result(subject.calling(operator=compiled))
     yield from both("under torch.compile", got, here)
 

@@ -1,11 +1,15 @@
 """Values and gradients depend on the arguments, and on nothing around the call.
 
-That is: not on grad mode, inference mode, autocast, deterministic mode, the number of threads or what lay in memory
-before, around the forward or the backward pass; not on calls before it, or between its forward and its backward pass,
-nor do these overwrite what it has returned; not on what the same tensor held before; not on where the random generator
-is when backward runs, nor on whether the graph is retained. Values of modules do not in evaluation mode, either. Where
-as many samples as possible are derived: not on the stream, nor on the thread of backward, nor on calls of other threads
-at the same time, nor on torch.utils.checkpoint.
+These must make no difference:
+
+- during forward or backward: grad mode, inference mode, autocast, deterministic mode, the number of threads, and the
+  previous contents of memory;
+- other calls before the call, or between its forward and its backward pass; nor may later calls overwrite its results;
+- earlier values of an argument that was changed in place;
+- the state of the random generator when backward runs, `create_graph` and `retain_graph`.
+
+Of modules, values in evaluation mode are tested, too. With `derive = "thorough"`, neither the stream, the thread of
+backward, simultaneous calls in other threads, nor torch.utils.checkpoint may make a difference.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from opcheck.samples.watched import Watched
 from opcheck.text import one_line
 
 AT_ONCE = 20
-"""How many calls each of several threads makes."""
+"""The number of calls that each thread makes."""
 
 EXPECTED = f"{CALL}expected = {{call}}\n"
 RECORDED = f"{EXPECTED}actual = torch.autograd.grad(outputs, inputs, cotangents, create_graph=True)"
@@ -50,7 +54,7 @@ IN_PLACE = f"""\
 actual = {{call}}
 inputs = [x.detach().clone().requires_grad_() for x in inputs]
 expected = {{call}}"""
-"""Calls in plain torch, as `both` has them."""
+"""The varied calls in plain torch, with the placeholders of `relations.both`."""
 OVERWRITTEN = """\
 outputs = function(*inputs)
 expected = [y.detach().clone() for y in outputs]
@@ -60,11 +64,11 @@ GRADIENTS_OVERWRITTEN = f"""\
 {CALL}actual = pulled(outputs, inputs, cotangents)
 expected = [g.clone() for g in actual]
 pulled(outputs, inputs, [2 * v for v in cotangents])"""
-"""What a later call may write to, in plain torch."""
+"""Tests in plain torch that a later call does not write to earlier results."""
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
-    """Compare calls in different surroundings with an ordinary one."""
+    """Compare calls in different surroundings with an ordinary call."""
     yield from _without_grad(subject, here)
     around = surroundings_of(subject)
     yield from _surrounded(subject, here, around)
@@ -77,12 +81,12 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
 
 
 def _without_grad(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
-    """Compare values where no graph is recorded. Inference mode turns grad mode off, too."""
+    """Compare values under inference mode, which turns grad mode off, too; if they differ, also under no_grad."""
 
     def inferred() -> Iterator[Row]:
         with torch.inference_mode():
             values = tried(lambda: Call.of(subject, _ordinary_leaves(subject)).values)
-            if isinstance(values, Exception):  # TorchScript refuses leaves that require grad, as parameters do
+            if isinstance(values, Exception):  # TorchScript rejects leaves that require grad, such as parameters
                 values = Call.of(subject, [leaf.detach() for leaf in _ordinary_leaves(subject)]).values
         code = _within("with torch.inference_mode():").format(call=VALUES)
         yield Row("the values under torch.inference_mode()", values, here.values, code)
@@ -97,19 +101,26 @@ def _without_grad(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
 
 
 def _within(line: str, first: str = "actual = {call}", then: str = "") -> str:
-    """Return code that compares a call in surroundings, which a line enters, with one before it."""
+    """Return code that compares a call after `line`, which changes the surroundings, with a call before it.
+
+    It is empty if the line is.
+    """
     indent = "    " if line.startswith("with ") else ""
     return f"{EXPECTED}{line}\n{indent}{first}\n{then}".rstrip() if line else ""
 
 
 def _ordinary_leaves(subject: Subject) -> Tensors:
-    """Return leaves that are ordinary tensors, as those of users are."""
+    """Return copies of the leaves that are normal tensors, as users pass them, and not inference tensors."""
     with torch.inference_mode(False):
         return copies(subject.leaves)
 
 
 def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surroundings]) -> Iterator[Row | Verdict]:
-    """Compare a call in other surroundings, forward and backward, with one in none; if it differs, say in which."""
+    """Compare a call in all surroundings at once, forward and backward, with an ordinary call.
+
+    Its inputs are results of other operations, and its backward pass is recorded. If it differs, each of these
+    variations is tested alone.
+    """
 
     def together() -> Iterable[Row]:
         with all_of(around.values()):
@@ -130,9 +141,9 @@ def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surrounding
 
 
 def _recorded(subject: Subject, call: Call) -> Result:
-    """Return what a call gives whose backward pass is recorded, where second order is claimed.
+    """Return the result of a call, with create_graph=True in the backward pass if second order is claimed.
 
-    If that raises, another check reports it.
+    If recording raises, which another check reports, an ordinary backward pass runs instead.
     """
     if subject.supports.backward and subject.supports.second_order:
         values, gradient = call.values, tried(lambda: call.gradient(create_graph=True))
@@ -142,13 +153,17 @@ def _recorded(subject: Subject, call: Call) -> Result:
 
 
 def _of_results(subject: Subject) -> Call:
-    """Call the operator as a network does, whose inputs are no leaves."""
+    """Call the operator on results of other operations instead of leaves, as in a network."""
     leaves = copies(subject.leaves)
     return Call(leaves, subject.function(*results_like(leaves)))
 
 
 def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundings]) -> Iterator[Row | Verdict]:
-    """Compare two calls that overlap, and one of the tensors of the second, changed in place to those of the first."""
+    """Compare calls that follow, or overlap with, another call with calls on their own.
+
+    The operator is called at another point of the sample, then at the sample, with both backward passes after that.
+    Then the inputs of the second call are changed in place to the other point, and the operator is called on them.
+    """
     other = subject.elsewhere()
     with all_of(around.values()):
         first = tried(lambda: Call.of(other))
@@ -191,14 +206,17 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
 
 
 def _overwritten(call: Call, gradients: Tensors) -> Verdict:
-    """Run another backward pass of a call, while the gradients of one before it are kept."""
+    """Return whether a second backward pass of a call leaves the gradients of the first one unchanged."""
     kept = Watched.all("gradient", gradients)
     call.gradients([2 * v for v in call.cotangents])
     return _as_returned(kept, GRADIENTS_OVERWRITTEN)
 
 
 def _as_returned(watched: Iterable[Watched], code: str) -> Verdict:
-    """Return whether a later call has left what an earlier one has returned as it was."""
+    """Return whether a later call has left the watched results of an earlier call unchanged.
+
+    code: the test in plain torch.
+    """
     changed = next(filter(None, (item.change() for item in watched)), "")
     title = f"context: a later call writes to what an earlier one has returned: {changed}"
     return fails(title, REMEDY, code=asserted(code)) if changed else HOLDS
@@ -208,7 +226,10 @@ REMEDY = "a buffer that is reused must be copied before it is returned"
 
 
 def _used_up(subject: Subject, call: Call, here: Result) -> Iterator[Row]:
-    """Run backward as loss.backward() does, without retain_graph, and again: it raises, or gives the same."""
+    """Compare the gradients of backward without retain_graph, as in loss.backward(), with those of an ordinary call.
+
+    A second backward pass on the same graph must raise, or return the same gradients.
+    """
     if not subject.supports.backward:
         return
     what = "the gradients of a call that follows another one, without retain_graph"
@@ -223,7 +244,7 @@ def _last(call: Call) -> Tensor:
 
 
 def _in_place(leaves: Tensors, other: Subject) -> Result:
-    """Return what a call gives whose leaves have changed in place since the last one."""
+    """Change leaves in place to those of another point, and return the result of a call on them."""
     with torch.no_grad():
         for leaf, changed in zip(leaves, other.leaves, strict=True):
             leaf.copy_(changed)
@@ -231,7 +252,10 @@ def _in_place(leaves: Tensors, other: Subject) -> Result:
 
 
 def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, gradient: Tensor) -> Verdict:
-    """Compare the gradient at another point with central differences along one direction. The engine confirms."""
+    """Compare the gradient at another point with central differences along one random direction.
+
+    A difference is a failure only if the Jacobian is wrong there, by a full comparison, and right at the sample.
+    """
     numbers, direction = subject.numbers, direction_of(other)
     if numbers is None:
         return HOLDS
@@ -242,13 +266,16 @@ def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, gradi
         return HOLDS
     wrong = objection("backward", other.request, other.point)
     if wrong is None or wrong.kind != "wrong" or objection("backward", subject.request, subject.point) is not None:
-        return HOLDS  # a gradient that is wrong here as well is no matter of the point
+        return HOLDS  # `backward` reports a gradient that is wrong at the sample, too
     verdict = fails("context: the gradient is wrong at another point of the same sample", wrong.text)
     return replace(verdict, at=("backward", subject.sample), elsewhere=True)
 
 
 def _in_evaluation(subject: Subject) -> Iterator[Row]:
-    """Compare values of a module in evaluation mode: it may have a path without grad, or keep what it has computed."""
+    """Compare values of a module in evaluation mode: under no_grad, and after another call.
+
+    A module may take another path if grad mode is off, or cache results.
+    """
     call = subject.function.operator
     if not isinstance(call, ModuleCall) or not call.module.training or not is_strided(subject):
         return
@@ -270,7 +297,7 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
 
 
 def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:
-    """Compare a call that backward repeats, as torch.utils.checkpoint has it, with one whose graph is kept."""
+    """Compare gradients under torch.utils.checkpoint, which repeats forward in backward, with those of a kept graph."""
     from torch.utils.checkpoint import checkpoint
 
     leaves = copies(subject.leaves)
@@ -280,7 +307,7 @@ def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:
 
 
 def _in_another_thread(subject: Subject, here: Result) -> Iterator[Row]:
-    """Compare a backward pass in another thread than that of its forward pass, as on devices, with one in the same."""
+    """Compare ordinary gradients with those by backward in another thread than forward, as autograd uses on devices."""
     call = Call.of(subject)
     if call.has_graph and subject.supports.backward:
         with ThreadPoolExecutor(1) as pool:
@@ -289,21 +316,22 @@ def _in_another_thread(subject: Subject, here: Result) -> Iterator[Row]:
 
 
 def _at_once(subject: Subject) -> Iterator[Row]:
-    """Compare calls of several threads at once, each at its own point, with calls one after the other.
+    """Compare simultaneous calls in several threads, each at its own point, with calls one after the other.
 
-    A random generator is one for all threads, and so are the parameters that a module holds during a call.
+    Random operators and modules are skipped: threads share the random generator, and the parameters that a module
+    holds during a call.
     """
     if subject.function.seed is not None or isinstance(subject.function.operator, ModuleCall):
         return
     points = [subject.elsewhere() if number else subject for number in range(2)]
     alone = [result(point) for point in points]
-    together = Barrier(len(points))  # or else threads may take turns: one calls while the other does not
+    together = Barrier(len(points))  # without it, threads might call in turns
 
     def work(number: int) -> Result:
         """Return the first result that differs, or the last one."""
         try:
             for _ in range(AT_ONCE):
-                with suppress(BrokenBarrierError):  # the other one has finished
+                with suppress(BrokenBarrierError):  # the other thread has finished
                     together.wait()
                 got, own = result(points[number]), alone[number]
                 if not (torch.equal(got.values, own.values) and torch.equal(got.gradient, own.gradient)):
@@ -314,7 +342,7 @@ def _at_once(subject: Subject) -> Iterator[Row]:
 
     with ThreadPoolExecutor(len(points)) as pool:
         at_once = list(pool.map(work, range(len(points))))
-    for got, expected in zip(at_once, alone, strict=True):  # not before all have finished: ordinary calls may follow
+    for got, expected in zip(at_once, alone, strict=True):  # after all threads, since comparing may call
         yield from both("of several threads at once", got, expected)
 
 

@@ -1,4 +1,4 @@
-"""Every output that depends on an input requires grad, but for those that the spec lists as not differentiable."""
+"""Every output that depends on an input requires grad, unless supports.outputs leaves it out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from opcheck.samples.results import differentiable
 
 
 def judge(subject: Subject) -> Verdict:
-    """Compare with zero the differences of each output that does not require grad, along one direction."""
+    """Fail if an output that does not require grad depends on the inputs, or an output that is left out requires grad.
+
+    Dependence is tested by central differences along one random direction.
+    """
     claim, too_coarse = subject.supports.outputs, ""
     names = subject.output_info.names
     for index, output in enumerate(subject.outputs):
@@ -41,7 +44,10 @@ def judge(subject: Subject) -> Verdict:
 
 
 def _depends(subject: Subject, index: int, numbers: Numbers) -> str:
-    """Return the derivative of an output along a direction, as text; an empty string if it is zero, or a jump."""
+    """Return the largest derivative of an output along a random direction, as text; empty if it is within atol of zero.
+
+    Entries that change by more than 20% at twice the step are left out: the output has a jump there.
+    """
     direction = direction_of(subject)
     sizes = [real_size(output) if differentiable((output,)) else 0 for output in subject.outputs]
     fine, coarse = (parts(slope(subject, direction, k * numbers.eps), sizes)[index] for k in (1, 2))

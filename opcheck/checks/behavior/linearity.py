@@ -1,6 +1,6 @@
-"""Gradients are linear in cotangents, tangents of outputs in those of inputs, whatever their size and memory.
+"""Gradients are linear in cotangents, and tangents of outputs in tangents of inputs, at any scale and in any memory.
 
-Their memory is permuted, behind others, lazily conjugated or negated. NaN goes through, as in any sum.
+Vectors are scaled up and down, permuted or offset in memory, lazily conjugated and negated. NaN must propagate.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from opcheck.strides import MEMORIES, behind_others, permuted
 
 View = Callable[[Tensor], Tensor]
 LARGE, LARGE_IN_HALF, SMALL = 20, 10, -10
-"""Cotangents are scaled by 2 to the power of these: as by loss scaling, with the sign of a loss that is maximized; by
-less in float16, which has no such numbers; and as by averages over many elements. Powers of two are exact."""
+"""Exponents of the powers of two, which are exact, that scale the vectors. LARGE is that of loss scaling, and is used
+with the negative sign of a loss that is maximized. LARGE_IN_HALF replaces it in float16, whose range is smaller. SMALL
+is that of averages over many elements."""
 LARGEST = 1e9
-"""What a dtype has to hold for the first."""
+"""`LARGE` is used if the largest number of the dtype is above this."""
 
 CONJUGATED = "v.conj().resolve_conj().conj()"
 NEGATED = "torch.complex(torch.zeros_like(v.real), -v.real).conj().imag"
@@ -47,7 +48,7 @@ HARM = "what has gone wrong is hidden: loss scaling skips a step where a gradien
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
-    """Compare both derivatives for vectors of other sizes and in other memory with those for plain ones."""
+    """Compare gradients and tangents for vectors that are scaled, or in other memory, with those for plain vectors."""
     if not here.has_graph:
         yield NO_GRAPH
         return
@@ -92,15 +93,16 @@ def _linear(
 
     yield from at_once(subject, together, each)
     unknown = tried(lambda: derivative(tuple(v * torch.nan for v in vectors)))
-    if isinstance(unknown, Tensor) and bool(((plain != 0) & unknown.isfinite()).any()):  # others may refuse NaN
+    if isinstance(unknown, Tensor) and bool(((plain != 0) & unknown.isfinite()).any()):  # raising is allowed
         title = f"linearity: {results} for {what} that are nan are finite, though not zero for others"
         yield fails(title, HARM, code=asserted(f"{OF_NAN[results]}\n{WHERE_OTHERS_ARE}", ", equal_nan=True"))
 
 
 def _may_be_negated(subject: Subject) -> bool:
-    """Tell whether a lazily negated vector can reach the operator: torch makes one of the imaginary part of x.conj().
+    """Return whether a lazily negated vector can reach the operator.
 
-    The graph before or after an operator has that where there are complex numbers, or such a view among its inputs.
+    torch makes one for the imaginary part of x.conj(). It can reach the operator if a complex dtype is claimed, or if
+    a leaf is a lazily negated or conjugated view.
     """
     claimed = subject.case.claims.backward
     return any(name.startswith("complex") for name in claimed) or any(

@@ -1,6 +1,6 @@
-"""Each input alone requiring grad, and all of them, give the same gradients; nothing else requires grad.
+"""The gradient of an input does not depend on which other inputs require grad; nothing but inputs requires grad.
 
-Whether the cotangent requires grad makes no difference either, and none is written to.
+Whether cotangents require grad makes no difference either. Cotangents are not written to.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ expected = [pulled(outputs, inputs, cotangents)[k] for k in {chosen}]"""
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
-    """Compare the values where no leaf requires grad, and the gradient of each one that does alone."""
+    """Compare values and gradients where no leaf, each leaf alone, or all leaves but one require grad."""
     held = {id(tensor): name for name, tensor in captured(subject.function.operator) if tensor.requires_grad}
     if held:
         yield _beside_arguments(held.values())
@@ -53,7 +53,10 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
 
 
 def _subsets(names: Sequence[str]) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Yield which leaves require grad: each alone, and all but each, as one tensor of a list requires none."""
+    """Yield the indices of the leaves that require grad, and a description: each leaf alone, then all leaves but one.
+
+    The latter happens if one tensor of a list does not require grad.
+    """
     for chosen in subsets(len(names)):
         others = [name for index, name in enumerate(names) if index not in chosen]
         if len(chosen) == 1 and others:
@@ -63,15 +66,15 @@ def _subsets(names: Sequence[str]) -> Iterator[tuple[tuple[int, ...], str]]:
 
 
 def _code(chosen: tuple[int, ...], compared: str) -> str:
-    """Return code that compares a call where only some inputs require grad with one where all do."""
+    """Return code that compares a call where only some inputs require grad with a call where all do."""
     some = "".join(f"some[{index}].requires_grad_()\n" for index in chosen)
     return f"{CALL}some = [x.detach() for x in inputs]\n{some}{compared.format(chosen=list(chosen))}"
 
 
 def _second_order(subject: Subject) -> Iterator[Row]:
-    """Compare second derivatives with those for a cotangent that requires grad, and with those by each leaf alone.
+    """Compare second derivatives for cotangents with and without requires_grad, and where one leaf alone requires grad.
 
-    If there is none, another check reports it.
+    Second derivatives that raise are skipped: another check reports them.
     """
     together = tried(lambda: _again(Call.of(subject)))
     variable = tried(lambda: _again(Call.of(subject), variable=True))
@@ -88,8 +91,9 @@ def _second_order(subject: Subject) -> Iterator[Row]:
 
 
 def _again(call: Call, *, variable: bool = False) -> tuple[Tensors, Tensors]:
-    """Return the leaves of a call and the gradients of those that require grad, zeros for others, in a graph.
+    """Return the leaves of a call and their gradients, with a graph.
 
+    In place of the gradient of a leaf that does not require grad, the leaf itself is returned.
     variable: whether the cotangents require grad, too.
     """
     wanted = [leaf for leaf in call.leaves if leaf.requires_grad]
@@ -103,7 +107,10 @@ def _of_one(subject: Subject, index: int) -> Tensor:
 
 
 def _of_all(again: tuple[Tensors, Tensors]) -> Tensor:
-    """Return the gradient by all leaves of their gradients, along a random direction; zeros where there is none."""
+    """Return the derivative of the gradients along a random direction, with respect to all leaves, of shape (N,).
+
+    It is zero if no gradient requires grad.
+    """
     leaves, gradients = again
     smooth = [(one, own) for one, own in zip(gradients, vectors_like(gradients), strict=True) if one.requires_grad]
     if not smooth:
@@ -112,19 +119,19 @@ def _of_all(again: tuple[Tensors, Tensors]) -> Tensor:
 
 
 def _of_gradient(again: tuple[Tensors, Tensors], index: int) -> Tensor:
-    """Return the gradient by one leaf of its own gradient, for fixed cotangents."""
+    """Return the derivative of one leaf's gradient with respect to that leaf, for fixed cotangents."""
     leaves, gradients = again
     return Call((leaves[index],), (gradients[index],)).gradient()
 
 
 def _with_grad(subject: Subject, *indices: int) -> Call:
-    """Call the operator at leaves of which none requires grad but those at some indices."""
+    """Call the operator where only the leaves at the given indices require grad."""
     leaves = copies(subject.leaves)
     return Call.of(subject, [leaf.requires_grad_(number in indices) for number, leaf in enumerate(leaves)])
 
 
 def _beside_arguments(names: Iterable[str]) -> Verdict:
-    """Return the verdict on state that requires grad: no check compares its gradient with anything."""
+    """Return a failure for tensors that require grad but are no arguments: no check tests their gradients."""
     listed = list(dict.fromkeys(names))
     title = "needs_input_grad: an output requires grad where no input does"
     if listed:
@@ -139,7 +146,7 @@ REMEDY = (
 
 
 def _ends(outputs: tuple[Tensor, ...]) -> Iterator[Tensor]:
-    """Yield the tensors at the ends of the graph of some outputs: those that accumulate a gradient."""
+    """Yield the leaf tensors in the graph of some outputs: those that accumulate a gradient."""
     variables = (getattr(node, "variable", None) for node in nodes_of(outputs))
     return (variable for variable in variables if isinstance(variable, Tensor))
 

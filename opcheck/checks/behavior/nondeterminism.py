@@ -1,4 +1,4 @@
-"""Running backward again gives the same result, within the tolerance, at first and at second order."""
+"""Running backward again gives the same gradients, within the tolerance, at first and at second order."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ actual = [pulled(outputs, inputs, cotangents) for _ in expected]"""
 
 
 def judge(subject: Subject) -> Verdict:
-    """Repeat the backward pass, and that of the backward pass."""
-    ordinary(subject)  # a backward pass that raises is no matter of chance
+    """Repeat the backward pass, and the backward pass of backward if second order is claimed."""
+    ordinary(subject)  # raises Blocked if backward does not work at all
     verdict = compared(subject)
     if verdict.untested or verdict.state == "error" or (verdict.passed and not subject.supports.second_order):
         return verdict
@@ -33,7 +33,7 @@ def judge(subject: Subject) -> Verdict:
     again = tried(lambda: call.again(cotangents))
     results = again if isinstance(again, Exception) else tried(lambda: [again.gradient() for _ in range(1 + REPEATS)])
     if isinstance(results, Exception):
-        return verdict  # second order has checks of its own, which say that it does not work
+        return verdict  # the checks of second order report the exception
     for off in (deviation(results[0], other) for other in results[1:]):
         if not off <= most:
             return fails(f"nondeterminism: two backward passes of backward differ by up to {off:.4g}")

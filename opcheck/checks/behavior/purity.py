@@ -1,4 +1,4 @@
-"""Forward, backward and forward mode leave what they are given as it is: arguments, cotangents, captured tensors.
+"""Forward, backward and forward mode do not change arguments, outputs, cotangents, tangents or captured tensors.
 
 They may draw from torch's global generator, but not seed it.
 """
@@ -41,28 +41,28 @@ pulled(smooth, [*inputs, *cotangents], [torch.ones_like(g) for g in smooth])""",
         "pushed(function, inputs, tangents)",
     ),
 }
-"""The stages in plain torch: what leads to each, what it is given beside inputs and constants, and itself."""
+"""The stages in plain torch: the setup, the tensors passed besides inputs and constants, and the stage itself."""
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:
-    """Watch the tensors through forward, backward, the backward pass of backward, and forward mode.
+    """Test that no stage (forward, backward, backward of backward, forward mode) changes a tensor or seeds a generator.
 
-    A stage that raises has other checks to say so.
+    Exceptions of a stage after forward are ignored: other checks report them.
     """
     with torch.enable_grad():
-        subject.result  # noqa: B018 - what a call keeps is then of this sample, whichever check has called before
+        subject.result  # noqa: B018 - call once, so that tensors the operator caches are of this sample
     subject = subject.bare
-    inputs = subject.context.realize(subject.sample)  # new ones: those of the subject have been given to the operator
+    inputs = subject.context.realize(subject.sample)  # new tensors, which no call has used
     held = [*captured(subject.function.operator)]
     names = {name for name, _ in held}
-    args, kwargs = inputs.fill(results_like(copies(inputs.leaves)))  # as in a network
+    args, kwargs = inputs.fill(results_like(copies(inputs.leaves)))  # non-leaf inputs, as in a network
     watched = [Watched.of(*named) for named in tensors_among(args, kwargs)]
     verdict, _ = _unseeded(subject, "forward", lambda: subject.function.called(args, kwargs))
     yield verdict
     yield _unchanged("forward", watched, names)
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
     for leaf in leaves if is_strided(subject) else ():
-        leaf.grad = torch.zeros_like(leaf)  # as where gradients are accumulated: an operator must not add to it
+        leaf.grad = torch.zeros_like(leaf)  # as if gradients were accumulated: an operator must not add to .grad
     watched = [Watched.of(*named) for named in (*tensors_among(args, kwargs), *held)]
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     yield _unchanged("forward", watched, names)
@@ -86,8 +86,12 @@ def judge(subject: Subject) -> Iterator[Verdict]:
 
 
 def _unseeded(subject: Subject, stage: str, run: Callable[[], T]) -> tuple[Verdict, T]:
-    """Run a stage, and again if it draws: return whether it leaves torch's generator unseeded, and what it returns."""
-    torch.default_generator.manual_seed(1)  # torch.manual_seed is dear: see devices/device.py
+    """Run a stage. Return whether it does not seed torch's global generator, and its return value.
+
+    A stage that changes the state of the generator runs again from another seed. If the state is the same afterwards,
+    the stage has seeded the generator.
+    """
+    torch.default_generator.manual_seed(1)  # torch.manual_seed is slow: see devices/device.py
     before = torch.get_rng_state()
     returned = run()
     after = torch.get_rng_state()
@@ -102,7 +106,11 @@ def _unseeded(subject: Subject, stage: str, run: Callable[[], T]) -> tuple[Verdi
 
 
 def _unchanged(stage: str, watched: Iterable[Watched], held: Container[str], how: str = "") -> Verdict:
-    """Return whether a stage leaves what is watched as it is. What the operator holds is not in scripts."""
+    """Return whether a stage has left the watched tensors unchanged.
+
+    held: the names of the tensors that the operator captures, for which there is no code in plain torch.
+    how: text about an exception that the stage raised.
+    """
     changed = [(item.name, change) for item in watched if (change := item.change())]
     if not changed:
         return HOLDS

@@ -1,4 +1,4 @@
-"""Tensors saved by forward are protected against changes in place before backward, and freed with the graph."""
+"""Tensors saved by forward are protected against in-place changes before backward, and freed with the graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opcheck.derivatives import tried
 from opcheck.samples.inputs import built, parts
 
 TRIES = 5
-"""How many pairs of calls to make at most until the garbage collector has not run in between."""
+"""The maximum number of pairs of calls to make until the garbage collector does not run during one."""
 
 References = dict[str, "weakref.ref[Tensor]"]
 
@@ -25,11 +25,11 @@ References = dict[str, "weakref.ref[Tensor]"]
 def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
     """Change one argument or output at a time in place after forward, and run backward.
 
-    Raising is right, and so are the gradients of an ordinary call. In the end, nothing keeps those calls alive.
+    Backward must raise, or return the gradients of an ordinary call. At the end, the first call must have been freed.
     """
     bare = subject.bare
     there = tried(lambda: ordinary(bare))
-    if not isinstance(there, Exception):  # the backward pass of a decomposition may refuse what depends on a phase
+    if not isinstance(there, Exception):  # without its map of outputs, backward of a decomposition may raise
         subject, here = bare, there
     if not here.has_graph:
         yield NO_GRAPH
@@ -46,7 +46,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
         try:
             gradient = call.gradient()
         except RuntimeError:
-            yield HOLDS  # the change was noticed
+            yield HOLDS  # autograd detected the change
             continue
         verdict = compared(subject, Row("the gradients", gradient, here.gradient))
         if verdict.is_failure:
@@ -54,15 +54,17 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
             hint = "save tensors by ctx.save_for_backward, which notices a change"
             verdict = fails(f"saved: {title}", f"off {verdict.detail}\n{hint}")
         yield verdict
-    if len(names) > 1:  # several calls: a cache of one is not what grows
+    if len(names) > 1:  # after several calls, since a cache of only the last call does not grow
         del call, tensors
         yield _let_go(subject, kept, collections)
 
 
 def _let_go(subject: Subject, kept: References, collections: int) -> Verdict:
-    """Return whether a call with its graph is gone after others.
+    """Return whether a call and its graph are freed after later calls.
 
-    collections: how often the garbage collector had run before it: where it has run since, a call tells nothing.
+    kept: weak references to the leaves and outputs of the call.
+    collections: how often the garbage collector had run before the call. If it has run since, it may have freed a
+        reference cycle, so that another call is tested.
     """
     for _ in range(TRIES):
         if any(reference() is not None for reference in kept.values()) or collections == _collections():
@@ -102,7 +104,7 @@ def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
     """Call the operator. Return the call, and the arguments and outputs that may be written to, with names."""
     leaves = copies(subject.leaves)
     slots = subject.inputs.fill(leaves, change=lambda item: item.clone() if isinstance(item, Tensor) else item)
-    own = {id(part) for part in parts([*slots])}  # objects may hold tensors that are not those of the call
+    own = {id(part) for part in parts([*slots])}  # without tensors that only objects among the arguments hold
     args, kwargs = built(slots[0]), built(slots[1])
     call = Call(leaves, subject.function.tested(subject.function.called(args, kwargs)))
     tensors = [item for item in tensors_among(args, kwargs) if id(item[1]) in own]
@@ -111,13 +113,13 @@ def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
 
 
 def _change(tensor: Tensor) -> bool:
-    """Change a tensor in place, as an optimizer does a parameter. Tell whether that was possible."""
-    own = tensor.detach()  # which shares its memory and its version
+    """Change a tensor in place, as an optimizer changes a parameter. Return whether that was possible."""
+    own = tensor.detach()  # shares the memory and the version counter
     try:
         if own.is_floating_point() or own.is_complex():
             own.mul_(2).add_(1)
         else:
-            own.zero_()  # for an index, the one number that is in range
+            own.zero_()  # the only index that is always in range
     except RuntimeError:  # elements share their memory
         return False
     return True

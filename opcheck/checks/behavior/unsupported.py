@@ -1,6 +1,6 @@
-"""What a spec disclaims is refused with an error: it neither works nor gives wrong numbers.
+"""Features that a spec disclaims raise an error: they neither work nor give wrong numbers.
 
-Each feature is tried by the check of the claim that it would make: the first one that needs it.
+Each feature is tested by the check that would test it if it were claimed: the first check that needs it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Supports
 
 Answer = Literal["refused", "works", "wrong", "silent", "untried"]
-"""What an operator does when a disclaimed feature is tried; silent: the sample cannot show anything about it."""
+"""The result of trying a disclaimed feature. silent: the sample cannot show it; untried: the test was impossible."""
 
 TESTED_ELSEWHERE = ("out", "outputs", "inplace_backward")
-"""What `variants` and `detached` test, and what only some variants have."""
+"""Disclaimed features that are not tried here: `variants` and `detached` test the first two, and only in-place variants
+have the third."""
 
 
 def check(context: Context) -> Iterator[Verdict]:
-    """Try each disclaimed feature on all samples. None may give wrong numbers, and at least one must be refused."""
+    """Try each disclaimed feature on all samples. None may give wrong numbers, and at least one sample must raise."""
     if context.numbers is None:
         yield too_coarse(context)
         return
@@ -51,14 +52,14 @@ def disclaimed(supports: Supports, variant: str) -> list[str]:
 
 
 def check_of(feature: str) -> CheckKind:
-    """Return the check that tests the claim of a feature: the first one whose last need it is."""
+    """Return the check that tests the claim of a feature: the first one whose `needs` end with it."""
     if feature == "inplace_backward":
         feature = "backward"
     return next(kind for kind in check_kinds().values() if kind.needs[-1:] == (feature,))
 
 
 def _tried(context: Context, feature: str) -> Iterator[Verdict]:
-    """Yield a verdict for each sample, and one more for the feature if no sample refuses it."""
+    """Yield a verdict for each sample, and one more for the feature if it works, or if all samples are inconclusive."""
     answers: set[Answer] = set()
     for sample in context.samples:
         subject = prepared(context, sample, derivative=True)
@@ -80,13 +81,13 @@ def _tried(context: Context, feature: str) -> Iterator[Verdict]:
 
 
 def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
-    """Return what the operator does, and the verdict on the sample."""
+    """Try a feature on a sample. Return what the operator does, and the verdict on the sample."""
     if not applies(feature, subject):
         return "silent", inapplicable(f"the sample shows nothing about {feature}")
     kind = check_of(feature)
-    # A refusal is no matter of opinion: torch's own gradcheck cannot even ask for all features.
+    # Never by torch's gradcheck, which cannot test all features.
     own = replace(subject.context.under(kind.name), by_torch=False)
-    tested = own.subject(subject.sample)  # with inputs that nobody has written to
+    tested = own.subject(subject.sample)  # with inputs that no call has changed
     if feature == "backward" and isinstance(subject.supports.backward, tuple):
         others = tried(lambda: _of_others(tested))
         if isinstance(others, Exception):
@@ -94,7 +95,7 @@ def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
         if not others.leaves or not all(leaf.numel() for leaf in others.leaves):
             return "silent", inapplicable("no argument is left out of supports.backward here")
         tested = others
-    # If these raise, the check says what is wrong.
+    # An exception in one of these conditions is reported by the check below.
     if feature == "backward" and tried(lambda: tested.differentiable_outputs) == ():
         return "refused", HOLDS
     if feature == "forward_ad" and subject.supports.backward is False and tried(lambda: has_tangents(tested)) is False:
@@ -113,7 +114,7 @@ def _meaning(kind: CheckKind, verdict: Verdict) -> Answer:
     if verdict.state == "error":
         return "untried"
     if verdict.state == "out of reach":
-        # torch.func never asks a jvp in Python for its own tangents: see `compare.NO_DOUBLE_JVP`. It cannot refuse.
+        # torch.func never takes the jvp of a jvp in Python (see `compare.NO_DOUBLE_JVP`), which thus cannot raise.
         return "refused" if kind.name == "fwd_over_fwd" else "silent"
     if verdict.passed:
         return "silent" if verdict.untested else "works"
@@ -121,7 +122,7 @@ def _meaning(kind: CheckKind, verdict: Verdict) -> Answer:
 
 
 def applies(feature: str, subject: Subject) -> bool:
-    """Tell whether a sample can show if a feature works."""
+    """Return whether a sample can show if a feature works."""
     if feature == "masked":
         return subject.sample.is_sparse
     has_leaves = isinstance(subject.supports.backward, tuple) or bool(subject.leaves)

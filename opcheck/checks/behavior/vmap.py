@@ -1,4 +1,8 @@
-"""Vmapping the operator equals looping over it: all inputs, and each one alone; one row; other dimensions; nested."""
+"""Vmapping the operator gives the same values as a loop.
+
+All inputs, each input alone, and all inputs but one are batched; all inputs also in a batch of one, along other
+dimensions, and in a batch of batches.
+"""
 
 from __future__ import annotations
 
@@ -27,33 +31,33 @@ actual = torch.func.vmap(function, in_dims={in_dims}, randomness="same")(*batch)
 
 Rows = Sequence[Sequence[Tensor]]
 Dims = tuple[int | None, ...]
-"""Along which dim each input is batched; None: along none."""
+"""The dim along which each input is batched; None if it is not batched."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Slightly different inputs, and what the operator gives for each of them."""
+    """Rows of slightly different inputs, and the outputs of the operator for each row."""
 
     chosen: Sequence[int]
-    """Which leaves differ, and are batched."""
+    """The indices of the leaves that differ between rows and are batched."""
     rows: Rows
     looped: Rows
     sign: str
     """Whether later rows are larger (+) or smaller (-) than the sample."""
 
     def along(self, turns: Sequence[int]) -> tuple[Dims, list[Tensor]]:
-        """Return the inputs, batched along dims that they take in turns: which dim each is batched along, and them."""
+        """Return the dim along which each input is batched, and the stacked inputs. The dims in `turns` alternate."""
         dims = tuple(turns[k % len(turns)] if k in self.chosen else None for k in range(len(self.rows[0])))
         each = zip(dims, zip(*self.rows, strict=True), strict=True)
         return dims, [own[0] if dim is None else torch.stack(own, dim) for dim, own in each]
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:
-    """Compare values on a batch of slightly different inputs: along the first dimension, the last one, and nested."""
+    """Compare values for batches of slightly different inputs with the loop: along several dimensions, and nested."""
     leaves = tuple(leaf.detach() for leaf in subject.leaves)
     for chosen in subsets(len(leaves)):
         if not subject.function.written <= set(chosen):
-            continue  # vmap refuses to write a batch into what has none
+            continue  # vmap cannot write a batch into an unbatched tensor
         batch = _batch(subject, leaves, chosen)
         yield _along(subject, batch)
         if len(chosen) == len(leaves):
@@ -62,10 +66,10 @@ def judge(subject: Subject) -> Iterator[Verdict]:
 
 
 def _in_other_batches(subject: Subject, batch: Batch) -> Iterator[Verdict]:
-    """Compare values on a batch of all inputs along other dimensions, and on a batch of batches."""
+    """Compare values for a batch of all inputs along other dimensions, and for a batch of batches."""
     tensors = (*batch.rows[0], *batch.looped[0])
     if subject.function.seed is not None or any(tensor.layout is not torch.strided for tensor in tensors):
-        return  # what is drawn at random depends on how a batch lies in memory
+        return  # random numbers depend on how a batch lies in memory
     yield _unless_refused(subject, batch, (-1,), "the last dimension")
     if len(batch.chosen) > 1:
         yield _unless_refused(subject, batch, (-1, 0), "the last and the first dimension in turns")
@@ -73,9 +77,12 @@ def _in_other_batches(subject: Subject, batch: Batch) -> Iterator[Verdict]:
 
 
 def _batch(subject: Subject, leaves: Sequence[Tensor], chosen: Sequence[int]) -> Batch:
-    """Return a batch. Passes on the exception of the operator if it takes neither larger nor smaller numbers."""
+    """Return a batch of slightly larger numbers or, if the operator rejects them, of slightly smaller ones.
+
+    Raise the operator's exception if it rejects both.
+    """
     refusals = []
-    for sign, step in (("+", 1 / 64), ("-", -1 / 64)):  # an operator may take numbers up to 1 only, or from 1 on
+    for sign, step in (("+", 1 / 64), ("-", -1 / 64)):  # the domain may end at 1, or begin there
         rows = [
             [_in_batch(leaf, 1 + n * step) if k in chosen else leaf for k, leaf in enumerate(leaves)]
             for n in range(BATCH)
@@ -92,15 +99,16 @@ def _looped(subject: Subject, rows: Rows) -> Rows:
 
 
 def _in_batch(leaf: Tensor, factor: float) -> Tensor:
-    """Return a multiple of a leaf in the memory that it has in a batch, whose rows are contiguous."""
+    """Return a multiple of a leaf, contiguous as the rows of a batch are."""
     other = leaf * factor
     return other.contiguous() if other.layout is torch.strided else other
 
 
 def _along(subject: Subject, batch: Batch, turns: Sequence[int] = (0,), where: str = "") -> Verdict:
-    """Compare a batch along some dimensions, which inputs take in turns, with the loop.
+    """Compare a batch with the loop.
 
-    That of outputs is the first: along any other, torch reads memory that is not there if an output has no batch.
+    turns: the dims along which inputs are batched, taken in turns. Outputs are always batched along the first dim: for
+        any other one, torch reads out of bounds if an output has no batch.
     """
     chosen, count = batch.chosen, len(batch.rows)
     in_dims, batched = batch.along(turns)
@@ -117,7 +125,7 @@ def _along(subject: Subject, batch: Batch, turns: Sequence[int] = (0,), where: s
 
 
 def _unless_refused(subject: Subject, batch: Batch, turns: Sequence[int], where: str) -> Verdict:
-    """Compare a batch along other dimensions, where rows have gaps in memory, unless the loop over them raises."""
+    """Compare a batch along other dimensions with the loop. Pass if the operator rejects rows with gaps in memory."""
     verdict = _along(subject, batch, turns, where)
     if verdict.passed:
         return verdict
@@ -127,11 +135,11 @@ def _unless_refused(subject: Subject, batch: Batch, turns: Sequence[int], where:
         return [x if dim is None else x.select(dim, number) for dim, x in zip(dims, batched, strict=True)]
 
     refusal = tried(lambda: [subject.function(*row(number)) for number in range(BATCH)])
-    return HOLDS if isinstance(refusal, Exception) else verdict  # the operator may not take tensors with such memory
+    return HOLDS if isinstance(refusal, Exception) else verdict  # it may reject non-contiguous tensors
 
 
 def _nested(subject: Subject, batch: Batch) -> Verdict:
-    """Compare a batch of batches with the loop: the rows, and the rows in reverse."""
+    """Compare a batch of two batches, the rows and the rows in reverse order, with the loop."""
 
     def table(items: Rows) -> list[Tensor]:
         return [torch.stack([torch.stack(own), torch.stack(own[::-1])]) for own in zip(*items, strict=True)]

@@ -1,7 +1,7 @@
-"""Derivatives have the digits that the arithmetic of their dtype allows.
+"""Derivatives are as accurate as the arithmetic of their dtype allows.
 
-Of the Jacobians that the spec claims, of first and second order in both modes. One that is wrong beyond the tolerance,
-or that raises, is left to its own check: it has no digits to lose.
+The claimed Jacobians of first and second order are tested, in both modes. A Jacobian that is wrong beyond the
+tolerance, or that raises, is left to its own check.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from opcheck.derivatives.sparse import are_movable
 from opcheck.derivatives.tolerances import too_coarse_output
 
 DERIVATIVES = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
-"""The checks whose Jacobians are looked at, where the spec claims them."""
+"""The checks whose Jacobians are tested, if the spec claims them."""
 
 
 def check(context: Context) -> Iterator[Verdict]:
-    """Look for lost digits on all samples. What the spec says about them must be needed on at least one."""
+    """Test for lost digits on all samples. If the spec allows a loss (tolerance.accuracy), a sample must need it."""
     claim = context.case.claims.accuracy(context.case.dtype)
     needed: list[bool] = []
 
@@ -42,7 +42,7 @@ def check(context: Context) -> Iterator[Verdict]:
 
 
 def _judged(subject: Subject, rtol: float) -> Verdict:
-    """Return the verdict on a sample, where derivatives may be off by `rtol` of their largest entry."""
+    """Return the verdict on a sample. Derivatives may be off by `rtol` times their largest entry."""
     if not are_movable(subject.leaves):
         return inapplicable("the digits of derivatives are known for strided and sparse inputs only")
     if subject.numbers is None:
@@ -72,7 +72,7 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
 
 
 def _unjudged(subject: Subject) -> Verdict:
-    """Return the verdict where no derivative is right: blocked by what is at fault, in whose words."""
+    """Return the verdict if no derivative is right: blocked by the check that fails, with the title of its failure."""
     verdict = fails("accuracy: not judged, since no derivative is right")
     cause = blame(subject, verdict, (*subject.case.kind.rests_on, *DERIVATIVES))
     return cause if cause.blocked else blocked("backward", verdict.title)

@@ -1,6 +1,6 @@
-"""The checks that compare Jacobians with differences (`backward`, `fwd_over_rev`, ...), and others beside them.
+"""The checks that compare Jacobians with finite differences (`backward`, `fwd_over_rev`, ...), and those of gradients.
 
-These are about gradients beside their values: they can be batched, and undefined cotangents are zeros.
+The latter test other properties than values: gradients can be batched, and undefined cotangents count as zeros.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from opcheck.strides import MEMORIES
 
 REMEDY = 'if the gradient is meant to differ from the derivative, write surrogate = "..." with a function that has it'
 OF_SPARSE = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
-"""The derivatives that are taken of sparse inputs, too."""
+"""The derivatives that are also tested for sparse inputs."""
 NO_DOUBLE_JVP = "torch cannot take the jvp of the jvp of an autograd.Function: it gives zeros, or wants setup_context"
 
 WITHOUT_A_GRAPH = ("backward", "forward_ad", "batched_forward_grad")
@@ -47,13 +47,13 @@ WITHOUT_A_GRAPH = ("backward", "forward_ad", "batched_forward_grad")
 
 OF_COARSE = "take {} out of dtypes.forward, or state tolerance.eps, atol and rtol as for float32"
 MOST_LINES = 40
-"""How many lines of an explanation are shown."""
+"""The maximum number of lines of an explanation that are shown."""
 INCONCLUSIVE = ("inconclusive", "coarse")
-"""Kinds of disagreement that do not tell whether a derivative is wrong."""
+"""The kinds of disagreement that do not show whether a derivative is wrong."""
 
 
 def compared(subject: Subject) -> Verdict:
-    """Return whether the evidence contradicts the claim of the check: about a Jacobian, or about gradients."""
+    """Return the verdict on the claim of the check, about a Jacobian or about gradients, at one sample."""
     check, outputs = subject.check, subject.output_info
     if derivative_named(check) is not None:
         if check not in OF_SPARSE and not is_strided(subject):
@@ -75,7 +75,7 @@ def compared(subject: Subject) -> Verdict:
     if contradiction is None and not outputs.differentiable:
         return untested("the outputs that have a derivative are empty")
     if contradiction is not None and check == "rev_over_rev" and contradiction.kind not in INCONCLUSIVE:
-        differentiate_twice(subject)  # the exception of one that refuses says more than zeros do
+        differentiate_twice(subject)  # @once_differentiable raises here, which is clearer than zeros
     verdict = HOLDS if contradiction is None else _contradicted(subject, contradiction)
     extent = None if request.by_torch else extent_compared(check, subject.point)
     if extent not in ("structured", "projected"):
@@ -84,20 +84,23 @@ def compared(subject: Subject) -> Verdict:
 
 
 def _reference(subject: Subject) -> Function | None:
-    """Return the differentiable reference as a function of the leaves; None if the spec has none.
+    """Return the differentiable reference as a function of the leaves; None if there is none, or it is not found.
 
-    It is for a second look at what is too large to be compared entry by entry.
+    Gradients are also compared with those of the reference if the Jacobian is too large to compare entry by entry.
     """
     if not subject.case.operator.has_differentiable_reference:
         return None
     try:
         return by_reference(subject).subject.function
-    except Unresolved:  # the check `reference` says so
+    except Unresolved:  # the check `reference` reports this
         return None
 
 
 def blinded(subject: Subject) -> Verdict | None:
-    """Return that wide tolerances say nothing: those of the command line, else those of the spec. None if they do."""
+    """Return an error if tolerances are so wide that a gradient of the wrong sign would pass, else None.
+
+    The error names where the tolerances were set: on the command line, or in the spec.
+    """
     context = subject.context
     if not (context.wide and lets_wrong_sign_pass(subject.check, subject.request, subject.point)):
         return None
@@ -148,7 +151,7 @@ expected = [torch.stack([g, 2 * g]) for g in pulled(outputs, inputs, cotangents)
 
 
 def _code(check: str, memory: str) -> str:
-    """Return what a claim about gradients compares that is about no Jacobian, in plain torch."""
+    """Return plain-torch code for a check of gradients, which compares no Jacobians; empty if there is none."""
     if check == "batched_grad":
         return asserted(BATCHED)
     return asserted(for_vectors(MEMORIES[memory].code)) if memory else ""

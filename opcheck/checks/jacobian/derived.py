@@ -1,7 +1,7 @@
-"""Derivatives hold at samples that are derived from the written ones: see samples/derive/.
+"""Derivatives are right at samples that are derived from the written ones: see samples/derive/.
 
-Each is first tested cheaply: see checks/looks.py. What a look objects to is shrunk to the smallest sample at which it
-still fails, which is then judged like a written one.
+Each derived sample is first tested by a look (checks/looks.py). If the look fails, the sample is shrunk to the smallest
+one that still fails, which is then judged like a written sample.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from opcheck.strides import MEMORIES
 WRONG = (*PLAIN, *FIRST, *SECOND)
 REFUSED: Sequence[Answer] = ("refused", "refused in backward")
 BLOCK = 16
-"""The size that most kernels have a block of at least."""
+"""A lower bound of the block sizes of most kernels."""
 BESIDES = (
     "purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "buffers", "registration"
 )  # fmt: skip
-"""The checks that also run, with derive = "thorough", at the first derived sample with each other value of a keyword,
-and with a dim larger than a block."""
+"""The checks that, with derive = "thorough", also run at the first derived sample with each new value of a keyword, and
+at the first one with a dim larger than a block."""
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
-"""How cotangents lie in memory, beside plain ones, at derived samples."""
+"""The memory formats of cotangents that are tested at derived samples, besides plain ones."""
 
 
 def judge(subject: Subject) -> Verdict:
-    """Look at each derived sample. The first one that fails is made smaller, and judged."""
+    """Take a look at each derived sample. The first sample that fails is shrunk, and judged."""
     counts, notes = Counter[str](), list[str]()
     for one, written, said, is_first in _looks(subject):
         answer = said.answer
         if answer in REFUSED and subject.context.device.is_probed and subject.context.device.fault():
-            # All that follows would be refused, too.
+            # All later calls would fail, too.
             what = f"derived: {one.what}: the device computes nothing from here on"
             return cannot(what, "\n".join(filter(None, [f"at the sample {one.sample.toml()}", said.note])))
         if answer in WRONG:
@@ -64,14 +64,15 @@ def judge(subject: Subject) -> Verdict:
 
 
 def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
-    """Yield each derived sample with the written one, what a look says, and whether what else is claimed is judged
-    there if it holds.
+    """Yield each derived sample with its written sample, the look, and whether the checks of `BESIDES` also run there.
 
-    That is so if the project is thorough, where a sample is the first that is new in some respect.
+    These run with derive = "thorough", at samples where the look holds and that are the first with a new feature (see
+    `_respect_of`). There, the look includes second-order derivatives, with any setting.
 
-    Of the samples whose tensors lie in memory in one way, the first at which that makes a difference is looked at with
-    cotangents that lie there in other ways: if tensors are contiguous, or under `thorough`, in all of them; else as the
-    tensors do, and contiguous, since outputs mostly lie as inputs do, and cotangents as outputs.
+    Cotangents in other memory formats are tested once for each memory format of the tensors, at the first sample where
+    it affects the strides. If the tensors are contiguous, or with derive = "thorough", all formats are tested; else
+    those of the tensors and a storage offset, since outputs mostly have the format of the inputs, and cotangents that
+    of the outputs.
     """
     context, respects, layouts = subject.context, {frozenset[object]()}, set[frozenset[str]]()
     thorough = context.is_thorough
@@ -88,7 +89,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
         is_first = respect not in respects
         if is_first and further and (again := look(made, claims=further)).answer in further:
             if look(attempt(context, written, written), claims=further).answer in further:
-                further = ()  # it does not hold at the written sample either, where another check reports it
+                further = ()  # it fails at the written sample as well, where another check reports it
             else:
                 said = again
         yield one, written, said, thorough and is_first
@@ -96,13 +97,16 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
 
 
 def _has_strides(sample: Sample) -> bool:
-    """Tell whether the largest tensor has two dims, if it has any, with more than one element."""
+    """Return whether the largest tensor has two dims with several elements, or only such dims if it has fewer than two.
+
+    Only then do its strides matter.
+    """
     sizes = max(sample.tensors, key=lambda recipe: recipe.numel).sizes
     return sum(size > 1 for size in sizes) >= min(2, len(sizes))
 
 
 def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verdict | None:
-    """Return what the check says at the smallest sample that is wrong; None if it does not object after all."""
+    """Return the verdict at the smallest sample that fails; None if the full check does not confirm the look."""
     answer, bad = said.answer, said.disagreement
     memories = [bad.memory] if bad else MEMORIES_OF_COTANGENTS if answer == "memory" else []
     claims = SECOND if answer in SECOND else FIRST
@@ -111,7 +115,7 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
         return look(attempt(context, written, sample), memories, claims).answer
 
     sample, words = smallest(one, written, said_at, answer)
-    for candidate in (sample, one.sample):  # which have one name, so that they cannot share a cache
+    for candidate in (sample, one.sample):  # they have the same name, so each needs its own cache
         shown = [f"{', '.join(words)}"] if words and candidate is sample else []
         if answer in PLAIN:
             code = asserted(for_vectors(MEMORIES[bad.memory].code)) if bad else ""
@@ -119,7 +123,7 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
             wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join(lines), code=code)
             return replace(wrong, at=("backward", candidate))
         verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
-        if verdict.is_failure or verdict.blocked:  # by what does not hold there either: that is wrong as well
+        if verdict.is_failure or verdict.blocked:  # blocked: another claim fails there
             root = verdict.root or verdict
             own = replace(verdict, title=root.title, blocked="", root=None)
             return at_derived(one, own, verdict.blocked or answer, candidate, shown)
@@ -127,12 +131,14 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
 
 
 def _respect_of(context: Context, written: Sample, other: Sample) -> frozenset[object]:
-    """Return what is new about a sample: a changed keyword with its value, several without; or, if the project is
-    thorough, dims beyond a block. Empty if it differs in any other way, too.
+    """Return what is new about a derived sample, as a key.
+
+    That is a changed keyword with its value, several changed keywords without values, or the number of tensors if some
+    are left out; with derive = "thorough", the dims larger than a block. It is empty if other things differ, too.
     """
     before, after = (_keywords(one, context) for one in (written, other))
     changed = {key for key, value in after.items() if before.get(key, UNSET) != value}
-    if len(other.tensors) != len(written.tensors):  # some are left out
+    if len(other.tensors) != len(written.tensors):  # some tensors are left out
         return frozenset({*changed, len(other.tensors)})
     if changed:
         key = (*changed, render(after[next(iter(changed))])) if len(changed) == 1 else changed
@@ -144,8 +150,10 @@ def _respect_of(context: Context, written: Sample, other: Sample) -> frozenset[o
 
 
 def _keywords(sample: Sample, context: Context) -> dict[str, Value]:
-    """Return the keyword arguments of a call, numbers and flags that are passed by position, by their places, and the
-    keywords of the constructor of a module as `module.<name>`.
+    """Return the keyword arguments of a call, its plain positional arguments, and the keywords of a module constructor.
+
+    Numbers, flags and strings that are passed by position are named by the position, the keywords of the constructor
+    `module.<name>`.
     """
     module = sample.module or context.case.operator.spec.module
     constructor = {} if module is None else module.kwargs
@@ -154,13 +162,13 @@ def _keywords(sample: Sample, context: Context) -> dict[str, Value]:
 
 
 def _besides(context: Context, written: Sample, one: Derived) -> Verdict | None:
-    """Return what else does not hold at a derived sample, but holds at the written one; None if all does."""
+    """Return the first failure of a check in `BESIDES` that passes at the written sample; None if there is none."""
     cache = Cache()
 
     def verdict(name: str, sample: Sample) -> Verdict:
         check: PerSample = implementation(check_kinds()[name])
         own = replace(context.under(name), cache=cache, overrides={**context.overrides, "derive": "standard"})
-        return check.verdict(own, sample)  # without what is dear
+        return check.verdict(own, sample)  # without the slow tests
 
     for name in BESIDES:
         if not _is_claimed(context, name):
@@ -172,7 +180,7 @@ def _besides(context: Context, written: Sample, one: Derived) -> Verdict | None:
 
 
 def _is_claimed(context: Context, name: str) -> bool:
-    """Tell whether the claim of a check is made, and not known to fail in such cases."""
+    """Return whether the claim of a check is made, and not expected to fail in this case."""
     return context.is_claimed(name) and not context.case.expectations_about(name)
 
 

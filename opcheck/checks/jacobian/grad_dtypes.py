@@ -12,12 +12,12 @@ from opcheck.checks.verdict import Verdict, fails
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:
-    """Check the gradients that users get, and those that backward functions in Python return."""
+    """Test the gradients that users get, and those that backward functions in Python return."""
     verdict = compared(subject)
     yield verdict
     if verdict.untested:
         return
-    fresh = subject.function(*subject.leaves)  # a new graph: hooks change its nodes
+    fresh = subject.function(*subject.leaves)  # a new graph, since its nodes are patched
     for raw in raw_gradients(fresh, subject.leaves):
         what = f"grad_dtypes: {raw.function} returns a gradient"
         if raw.gradient.dtype != raw.dtype:

@@ -1,12 +1,13 @@
-"""Outputs and first-order gradients in a coarse dtype are right to rounding.
+"""Outputs and first-order derivatives in a low-precision dtype are right up to rounding.
 
-Both modes are compared with exact results for the same numbers (see truth.py), within a bound that follows from the
-dtype and from the condition of each result (see derivatives/rounding.py). Where a differentiable reference exists, the
-field's own rule holds beside it: the error is at most `times` that of the reference in the same dtype.
+Outputs, gradients and tangents are compared with exact results for the same inputs (see truth.py). The bound follows
+from the dtype and from the condition of each result (see derivatives/rounding.py). If there is a differentiable
+reference, the usual rule of the field applies as well: the error is at most `times` the error of the reference in the
+same dtype.
 
-Where samples may vary, the same bound holds in half precision for the same numbers with all inputs but the first in
-float32, as parameters often are, if the operator takes them; and many times that bound for results as a whole, of
-samples in which sums are long. A kernel has to add up in single precision.
+In half precision, samples also vary in two ways, unless derive = "none". With all inputs but the first in float32, as
+parameters often are, the same bound applies, if the operator accepts such inputs. In samples with long sums, each
+result as a whole may be off by a multiple of the bound (`FAR_OFF`): a kernel has to accumulate in single precision.
 """
 
 from __future__ import annotations
@@ -47,18 +48,18 @@ from opcheck.text import one_line
 
 HALF = (torch.float16, torch.bfloat16)
 FAR_OFF = 8
-"""How many times what rounding explains a long sum may be off: by far less than one that no longer grows."""
+"""The multiple of the rounding bound that a long sum may be off by. A sum that stopped growing is off by far more."""
 LOST = 1 / 16
-"""The least share of a sum that is lost where it no longer grows. Less may be lost where numbers leave the range."""
+"""The smallest fraction of a sum that is lost if it stops growing. Numbers out of range of the dtype may lose less."""
 OF_ONE_SIGN = "for cotangents and tangents of one sign, at"
 WELL_CONDITIONED = 3
-"""How many roundings of a result explain what rounding does to a sum of numbers of one sign. It is more where sums
-cancel out: then it is not a sum that is too small."""
+"""The rounding bound of a sum of numbers of one sign, in roundings of the result. If terms cancel out, the bound is
+larger: a result that is off does not show that a sum has stopped growing."""
 
 
 @dataclass(frozen=True)
 class Exact:
-    """What results are compared with: those of the truth, for the same cotangents and tangents."""
+    """The exact results to compare with, for given cotangents and tangents."""
 
     truth: Truth
     cotangents: Tensors
@@ -66,12 +67,12 @@ class Exact:
 
     @cached_property
     def computation(self) -> Computation[Parts]:
-        """The exact results, and those where rounding moves what goes in."""
+        """The exact results, and their change if the inputs are rounded."""
         cotangents, tangents = _wide(self.cotangents), _wide(self.tangents)
         return self.truth.computation(lambda own, move: first_order(own, map(move, cotangents), [*map(move, tangents)]))
 
     def likewise(self, subject: Subject) -> Parts | Exception:
-        """Return what an operator gives for them, or the exception by which it refuses that."""
+        """Return the results of an operator for the same cotangents and tangents, or the exception that it raises."""
         return tried(lambda: first_order(subject, self.cotangents, self.tangents))
 
 
@@ -81,9 +82,10 @@ def check(context: Context) -> Iterator[Verdict]:
 
 
 def _judge(finite: set[str], subject: Subject) -> Verdict:
-    """Judge a sample, and what varies it.
+    """Judge a sample and its variations.
 
-    finite: the samples whose gradients stay finite if rounding moves the arguments. One of them tells enough.
+    finite: the names of the samples whose gradients stay finite if the arguments are rounded. This is computed until
+        there is one; as long as there is none, samples that pass count as untested.
     """
     if not subject.leaves:
         return untested("no tensor to differentiate with respect to")
@@ -120,7 +122,7 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
 
 
 def _by_reference(subject: Subject, exact: Exact) -> Parts | None:
-    """Return what the differentiable reference gives in the same dtype; None if there is none, or it refuses that."""
+    """Return the results of the differentiable reference in the same dtype; None if there is none, or it raises."""
     if not subject.case.operator.has_differentiable_reference:
         return None
     own = exact.likewise(by_reference(subject).subject)
@@ -128,11 +130,11 @@ def _by_reference(subject: Subject, exact: Exact) -> Parts | None:
 
 
 def _varied(subject: Subject, exact: Exact) -> Iterator[Verdict | Answer]:
-    """Yield what is wrong where a sample varies in the ways of half precision, or what becomes of that."""
+    """Yield a failure or an answer for each variation of a sample in half precision: mixed dtypes, then long sums."""
     others = _mixed(subject)
     if others is not None:
         yield _beside_float32(others, exact)
-    # One dtype of half precision will do: a kernel adds up in that which it is given, or does not.
+    # One half-precision dtype is enough: a kernel accumulates in the dtype of its inputs for both, or for neither.
     is_first = subject.context.dtype is torch.bfloat16 or "bfloat16" not in subject.case.claims.backward
     for one, made in long_sums(subject.context, subject.sample) if is_first else ():
         said = _of_long_sums(made)
@@ -140,7 +142,7 @@ def _varied(subject: Subject, exact: Exact) -> Iterator[Verdict | Answer]:
 
 
 def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict) -> Verdict:
-    """Return the verdict on the smallest sample that is wrong as well; none is looked for if that is expected."""
+    """Return the verdict on the smallest sample that still fails. A sample that is expected to fail is not shrunk."""
     if subject.expected:
         return at_derived(one, wrong, subject.check, one.sample, how=OF_ONE_SIGN)
 
@@ -158,10 +160,11 @@ def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict)
 
 
 def _of_long_sums(made: Attempt) -> Verdict | Answer:
-    """Return what is wrong where sums are long, or what becomes of that.
+    """Return a failure if a result is off by far too much at a sample with long sums, else an answer.
 
-    All that is added up has one sign, and a result counts as a whole: a sum in the dtype of the case itself no longer
-    grows, and is off by many times what rounding explains. Without a graph, or what is right, nothing is told.
+    Cotangents and tangents have one sign, and each result is compared as a whole. A sum that is accumulated in the
+    dtype of the case stops growing, and is off by many times the rounding bound. If exact results are unknown, or a
+    result is not finite, the answer is "untold".
     """
     if made.answer is not None:
         return made.answer
@@ -184,7 +187,7 @@ def _of_long_sums(made: Attempt) -> Verdict | Answer:
     named = names_of_parts(subject)
     for part in computation.right:
         if computation.lost(itemgetter(part), got[part]) < LOST:
-            continue  # as usual
+            continue  # no sum has stopped growing
         off = computation.deviation(itemgetter(part), got[part], named[part], _stated(subject.case))
         factors = [] if off is None else off.factors(WELL_CONDITIONED * FAR_OFF * rounding_unit(computation.dtype))
         if factors:
@@ -195,7 +198,10 @@ def _of_long_sums(made: Attempt) -> Verdict | Answer:
 
 
 def _mixed(subject: Subject) -> Subject | None:
-    """Return the operator at the same numbers, with all inputs but the first in float32. None if that is no change."""
+    """Return the operator at the same values, with all inputs but the first in float32.
+
+    None if the sample does not vary its dtype, or if no input changes.
+    """
     if "dtype" not in subject.sample.vary:
         return None
 
@@ -210,7 +216,7 @@ def _mixed(subject: Subject) -> Subject | None:
 
 
 def _beside_float32(subject: Subject, exact: Exact) -> Verdict | Answer:
-    """Return what is wrong where dtypes are mixed, or what becomes of that."""
+    """Return a failure for mixed dtypes, or whether they hold or are refused."""
     got = exact.likewise(subject)
     if isinstance(got, Exception):
         return "refused"
@@ -240,7 +246,7 @@ def _wide(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
-    """Return what the operator gives in the dtype of the case; if it refuses, the verdict that says so."""
+    """Return the results of the operator in the dtype of the case, or a failure if it raises."""
     dtype = subject.case.dtype
     gradients = tried(call.gradients)
     if isinstance(gradients, Exception):
@@ -254,7 +260,7 @@ def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
 
 
 def _verdicts(subject: Subject, exact: Exact, got: Parts, reference: Parts | None) -> Iterator[Verdict]:
-    """Compare part by part: with what is exact, then with what the reference gives in the same dtype."""
+    """Compare outputs, gradients and tangents with exact ones, then with those of the reference in the same dtype."""
     case, named, source = subject.case, names_of_parts(subject), exact.truth.source
     for part, right in exact.computation.right.items():
         if why := mismatch(got[part], right, named[part]):
@@ -267,24 +273,24 @@ def _verdicts(subject: Subject, exact: Exact, got: Parts, reference: Parts | Non
 
 
 def _stated(case: Case) -> tuple[float, float] | None:
-    """Return atol and rtol if the spec states any: they are the last word."""
+    """Return the atol and rtol of the spec, which replace the rounding bound; None if it states neither."""
     own = case.claims.value_tolerance(case.check, case.dtype)
     return None if own.atol is None and own.rtol is None else (own.atol or 0.0, own.rtol or 0.0)
 
 
 def _like_reference(subject: Subject, value: Tensor, got: Tensors, reference: Tensors, part: str) -> Verdict:
-    """Hold the largest error against that of the reference in the same dtype."""
+    """Compare the largest error with the largest error of the reference in the same dtype."""
     spec = subject.case.operator.spec.reference_in_full
     own, other = vector(got) - value, vector(reference) - value
     finite = own.isfinite()
     if spec is None or not bool(finite.any()):
-        return HOLDS  # what is not finite was looked at before
+        return HOLDS  # results that are not finite were compared before
 
     def largest(off: Tensor) -> float:
         return float(off[finite].abs().nan_to_num(nan=float("inf")).max())
 
     error, usual = largest(own), largest(other)
-    least = 2 * rounding_unit(subject.context.dtype) * largest(value)  # which a lucky reference does not have
+    least = 2 * rounding_unit(subject.context.dtype) * largest(value)  # a reference may be exact by chance
     if error <= spec.times * usual + least:
         return HOLDS
     return fails(

@@ -13,7 +13,7 @@ from opcheck.derivatives.objection import objection
 
 
 def judge(subject: Subject) -> Verdict:
-    """Check the derivative under masked semantics and, unless the spec says `masked = true`, under non-masked ones."""
+    """Test the derivative under masked semantics and, unless the spec says `masked = true`, under non-masked ones."""
     if not subject.sample.is_sparse:
         return inapplicable("no input is sparse")
     if not subject.output_info.has_derivative:

@@ -1,8 +1,8 @@
 """Outputs, gradients and tangents on a device agree with those on the CPU for the same inputs.
 
 They are on the device, and have the dtype, layout and shape that they have on the CPU. Values may differ by rounding
-(see derivatives/rounding.py). Those of random operators are not compared: each device has its own generator. Other
-strides are noted: libraries such as cuDNN and cuFFT choose them, and torch promises none.
+(see derivatives/rounding.py). Values of random operators are not compared: each device has its own generator. Different
+strides are noted, but are no failure: libraries such as cuDNN and cuFFT choose them, and torch guarantees none.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from opcheck.derivatives.rounding import Moved
 from opcheck.text import one_line
 
 STEADY = ("purity", "nondeterminism")
-"""What calls must be like to be compared."""
+"""The checks that must pass for calls to be comparable."""
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:
-    """Compare what calls give with what they give on the CPU."""
+    """Compare outputs, gradients and tangents with those on the CPU."""
     cpu, names = on_cpu(subject), names_of_parts(subject)
     yield _compared(subject, cpu, names["outputs"], lambda own, _: values_of(own))
     if not subject.leaves or subject.case.dtype not in subject.case.claims.backward:
@@ -47,10 +47,11 @@ def judge(subject: Subject) -> Iterator[Verdict]:
 def _compared(
     subject: Subject, cpu: Truth, names: Sequence[str], call: Callable[[Subject, Moved], Tensors], root: str = ""
 ) -> Verdict:
-    """Compare results, which have names, with those on the CPU.
+    """Compare the results of a call with those on the CPU.
 
-    root: the check that has found the cause of other values, if it fails too. Raises Blocked if there are no results,
-    which that is there to say. Outputs have none: the operator has been called before.
+    names: the names of the results.
+    root: the check that explains other values if it fails, too. If the call raises, this raises Blocked by that check.
+        Empty for outputs: the operator has already been called without an error.
     """
     got = require(root, "an ordinary call", lambda: call(subject, lambda tensor: tensor))
     computation = cpu.computation(call)
@@ -78,7 +79,7 @@ def _compared(
 
 
 def _difference(one: Tensor, other: Tensor, device: torch.device) -> str:
-    """Return how a result on a device differs from that on the CPU, values aside; an empty string if it does not."""
+    """Return how a result differs from the CPU result in device, dtype, layout or shape; empty if it does not."""
     if one.device != device:
         return f"is on {one.device}, not on {device}"
     for what in ("dtype", "layout", "shape"):
@@ -90,7 +91,7 @@ def _difference(one: Tensor, other: Tensor, device: torch.device) -> str:
 
 
 def _strides(tensor: Tensor) -> list[int]:
-    """Return the strides of dims with two elements or more: the others do not matter."""
+    """Return the strides of dims with two elements or more, since other strides do not matter; empty if not strided."""
     strided = tensor.layout is torch.strided and tensor.numel()
     pairs = zip(tensor.shape, tensor.stride(), strict=True) if strided else ()
     return [stride for size, stride in pairs if size > 1]

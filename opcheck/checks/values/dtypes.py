@@ -1,7 +1,7 @@
-"""Forward and backward work in the dtypes claimed and, where a spec says so, in no other.
+"""Forward and backward work in the claimed dtypes and, if the spec sets `dtypes.exact`, in no other.
 
-To work is to be right: up to rounding, the values are those of a finer dtype for the same numbers. Whether
-gradients are right is the claim of `low_precision_grad`.
+Forward works if its values agree, up to rounding, with those in a finer dtype for the same inputs. Whether gradients
+are right is tested by `low_precision_grad`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def check(context: Context) -> Iterator[Verdict]:
     if dtype not in claims.forward:
         yield _refused(context, "forward")
         return
-    # Without a backward pass, some operators refuse inputs that require grad.
+    # Some operators without a backward pass reject inputs that require grad.
     forward = context if dtype in claims.backward else replace(context, requires_grad=False)
     backward = claims.supports.backward is not False and dtype in claims.backward
     judge, tests = (_values_and_gradients, "the claim about backward") if backward else (_values, "the claim")
-    # Elsewhere a refused sample is an error. Here, that the operator accepts the dtype is the claim.
+    # In other checks a refused sample is an error. Here it is a failure: the claim is that the dtype is accepted.
     refusal = partial(refused_in, "dtypes", dtype, "forward")
     yield from PerSample(judge, derivative=False, refusal=refusal, tests=tests)(forward)
     if claims.exact and claims.supports.backward and is_differentiable(dtype) and dtype not in claims.backward:
@@ -48,7 +48,7 @@ def _values_and_gradients(subject: Subject) -> Verdict:
 def _values(subject: Subject) -> Verdict:
     truth = truth_of_values(subject)
     if truth is None:
-        return HOLDS  # before a sample is judged, the operator has been called
+        return HOLDS  # the operator has already been called without an error
     computation = truth.computation(lambda other, _: values_of(other))
     right = tried(lambda: computation.right)
     if isinstance(right, Exception):
@@ -78,16 +78,16 @@ def _gradients(subject: Subject) -> Verdict:
 
 
 def _refused(context: Context, what: str) -> Verdict:
-    """Return the verdict on a dtype that is not claimed: at least one sample must be refused. Some may slip through."""
+    """Return the verdict on a dtype that is not claimed: at least one sample must be refused; others may work."""
     dtype, tries = context.case.dtype, 0
     operator = context.operator
     if isinstance(operator, ModuleCall) and operator.converts and not is_differentiable(dtype):
-        return HOLDS  # Module.to refuses it, so that there is no such module to call
+        return HOLDS  # Module.to rejects the dtype, so there is no module to call
     for sample in context.samples:
         try:
             subject = context.subject(sample)
         except Exception:
-            continue  # the sample does not exist in this dtype
+            continue  # the sample cannot be made in this dtype
         tries += 1
         try:
             works = tried(partial(_works, subject, what))
@@ -107,7 +107,10 @@ def _refused(context: Context, what: str) -> Verdict:
 
 
 def _works(subject: Subject, what: str) -> bool:
-    """Call the operator forward, or backward: return whether there is a graph. Passes on the exceptions of both."""
+    """Run the forward pass and return True, or run both passes and return whether there is a graph.
+
+    Exceptions of the operator propagate.
+    """
     if what == "forward":
         subject.function.result(*(leaf.detach() for leaf in subject.leaves))
         return True

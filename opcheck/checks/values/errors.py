@@ -14,7 +14,7 @@ from opcheck.text import message_of, one_line
 
 
 def check(context: Context) -> Iterator[Verdict]:
-    """Call the operator with each listed input that the device of the case refuses."""
+    """Call the operator with each listed input that must raise on the device of the case."""
     operator, device = context.case.operator, context.case.device.name
     listed = enumerate(operator.spec.errors)
     claims = [(index, claim) for index, claim in listed if claim.devices is None or device in claim.devices]

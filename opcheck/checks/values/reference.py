@@ -26,7 +26,7 @@ WHOSE_FAULT = "nothing is known of the operator: mend the reference, or name ano
 
 
 def judge(subject: Subject) -> Verdict:
-    """Compare values but not dtypes: libraries promote types by different rules."""
+    """Compare values, but not dtypes: libraries promote types by different rules."""
     reference = subject.case.operator.spec.reference_in_full
     assert reference is not None
     try:
@@ -52,9 +52,9 @@ def judge(subject: Subject) -> Verdict:
 
 
 def referred(reference: Reference, modules: Sequence[str]) -> Callable[..., Any]:
-    """Return the callable that a spec names, as a function of the operator's arguments. Raises Unresolved.
+    """Return the reference as a function of the operator's arguments. Raise Unresolved if it is not found.
 
-    It is given arrays of NumPy in place of tensors, unless it is a function of torch or is said to be differentiable.
+    Tensors are passed to it as NumPy arrays, unless it is a function of torch or the spec declares it differentiable.
     """
     callee = resolve(reference.target, (*modules, *REFERENCE_MODULES))
     takes_tensors = reference.is_differentiable or (getattr(callee, "__module__", None) or "").startswith("torch")
@@ -86,7 +86,7 @@ def _as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def _to_tensor(value: Any) -> Tensor:
-    # A copy, since torch warns about arrays that are not writable. A reference in torch computes on the device.
+    # numpy.array copies, since torch warns of read-only arrays. A reference in torch returns tensors on the device.
     return value.cpu() if isinstance(value, Tensor) else torch.from_numpy(numpy.array(value, order="C"))
 
 

@@ -15,12 +15,12 @@ from opcheck.samples.function import with_own_first
 def judge(subject: Subject) -> Verdict:
     """Run torch's own tests: schema, autograd registration, fake tensors, AOT dispatch."""
     overloads: list[str] = getattr(subject.context.operator, "overloads", list)()
-    if len(overloads) > 1:  # of an operator that is none of them
+    if len(overloads) > 1:  # the operator is an overload packet, and not one of its overloads
         path = subject.case.variant.path
         hint = f'name one of them, such as "{path}.{overloads[0]}", or write registered = false'
         return fails(f"registration: {path} has several overloads, which are tested one by one", hint)
     args, kwargs = subject.inputs.fill()
-    if subject.function.inplace:  # autograd refuses writing to a leaf
+    if subject.function.inplace:  # autograd rejects in-place writes to a leaf
         args, kwargs = with_own_first(args, kwargs)
     operator: Any = subject.context.operator
     results = torch.library.opcheck(operator, args, kwargs, raise_exception=False)

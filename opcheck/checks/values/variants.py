@@ -1,4 +1,4 @@
-"""Function, method, in-place, out= and aliases give the same values. A tensor that cannot hold them is refused."""
+"""Function, method, in-place, out= and aliases give the same values; in-place raises if its tensor cannot hold them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from opcheck.text import one_line
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:
-    """Compare each way to call the operator with the function."""
+    """Compare each way of calling the operator with the function."""
     operator = subject.case.operator
     expected = flatten(_call(subject, subject.function.operator))
     ways: list[tuple[str, str, dict[str, Any]]]
@@ -56,7 +56,7 @@ def _inplace(
     subject: Subject, callee: Callable[..., Any], more: dict[str, Any], expected: Tensors, way: str
 ) -> Verdict:
     inputs, fits = subject.inputs.detached(), subject.fits_in_place
-    function = replace(subject.function, operator=callee, inplace=False)  # whose first argument is a copy already
+    function = replace(subject.function, operator=callee, inplace=False)  # its first argument is a copy already
 
     def call(copy: Callable[[Tensor], Tensor]) -> tuple[Tensor, Any]:
         args, kwargs = with_own_first(*inputs.fill(), copy)
@@ -66,13 +66,13 @@ def _inplace(
     if isinstance(got, Exception):
         return fails(f"variants: {way} raised {one_line(got)}") if fits else HOLDS
     target, returned = got
-    if not fits and target.numel():  # an empty tensor may become one of another shape
+    if not fits and target.numel():  # an empty tensor may be resized
         return fails(f"variants: {way} accepts an input that cannot hold the result", "it should raise an error")
-    may_return_nothing = subject.case.operator.spec.inplace  # it is no variant of a function that returns something
+    may_return_nothing = subject.case.operator.spec.inplace  # it is not a variant of a function with a result
     if returned is not target and not (returned is None and may_return_nothing):
         return fails(f"variants: {way} does not return its first argument")
     verdict = _same(subject, (target,), expected[:1], way)
-    if not verdict.passed or function.seed is not None:  # random numbers come in another order where there are gaps
+    if not verdict.passed or function.seed is not None:  # gaps in memory change the order of random numbers
         return verdict
     values, _ = inputs.fill()
     return _in_slices(subject, values[:1], lambda slices: call(lambda _: slices[0]), expected[:1], f"{way} with")
@@ -91,7 +91,7 @@ def _out(subject: Subject, expected: Tensors) -> Verdict:
         return fails(f"variants: out= raised {one_line(error)}", hint, **remedy("supports.out", False))
     verdict = _same(subject, buffers, expected, "out=")
     if not (claimed or verdict.passed):
-        return HOLDS  # a function of any keywords has taken it, and has passed it on, perhaps
+        return HOLDS  # a function with **kwargs may have accepted and ignored it
     if stated and not claimed:
         hint = "take supports.out out of the spec"
         return fails("variants: out= is disclaimed, but accepted", hint, **remedy("supports.out", True))
@@ -104,7 +104,7 @@ def _call_out(subject: Subject, buffers: Tensors) -> Any:
 
 
 def _out_in_other_memory(subject: Subject, expected: Tensors) -> Verdict:
-    """Pass slices of larger buffers as out=; then empty buffers, to be resized or refused."""
+    """Pass slices of larger buffers as out=; then empty buffers, which must be resized or rejected."""
     call = partial(_call_out, subject)
     verdict = _in_slices(subject, tuple(map(_with_other_values, expected)), call, expected, "out=")
     if not verdict.passed or not _is_strided(expected):
@@ -117,9 +117,9 @@ def _out_in_other_memory(subject: Subject, expected: Tensors) -> Verdict:
 def _in_slices(
     subject: Subject, values: Tensors, call: Callable[[Tensors], Any], expected: Tensors, way: str
 ) -> Verdict:
-    """Return whether a call writes what is expected into slices of larger buffers, and nothing beside them.
+    """Return whether a call writes the expected values into slices of larger buffers, and nothing outside of them.
 
-    values: those of the buffers before the call, which may refuse such memory.
+    values: the values of the slices before the call. The call may reject tensors with gaps in memory.
     """
     others = tuple(map(_with_other_values, expected))
     shapes_stay = [tensor.shape for tensor in values] == [tensor.shape for tensor in others]
@@ -140,8 +140,8 @@ def _is_strided(tensors: Tensors) -> bool:
 
 
 def _with_other_values(tensor: Tensor) -> Tensor:
-    """Return a buffer in which each element differs from that of a tensor. Fresh memory might hold the right values."""
-    if tensor.is_mkldnn:  # torch makes none that are empty
+    """Return a buffer whose elements all differ from those of a tensor. New memory might hold the right values."""
+    if tensor.is_mkldnn:  # torch makes no uninitialized mkldnn tensors
         return torch.zeros_like(tensor.to_dense()).to_mkldnn()
     if tensor.layout is not torch.strided:
         return torch.empty_like(tensor)
