@@ -1,4 +1,4 @@
-"""Calculus: Jacobians by finite differences and by automatic differentiation, and how they compare. Knows no specs."""
+"""Calculus: Jacobians by finite differences and by automatic differentiation, compared. Independent of specs."""
 
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.request import AUTO, NO_REFUSAL, Coverage, Request, TooLarge, is_own, tried

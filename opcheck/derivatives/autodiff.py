@@ -1,9 +1,10 @@
 """Derivatives by torch: one backward pass, one call in forward mode, and functions composed of them.
 
 The derivative of a function is again a function: derivatives of any order and mix of modes are compositions of
-`Pullback` and `Pushforward` around a `Primal`. Both are linear in the second half of their arguments. A batch is
-evaluated by one `torch.func.vmap` of the function itself. Derivatives are taken around it by torch's plain autograd:
-the rows of a batch are independent, so one backward pass is enough.
+`Pullback` and `Pushforward` around a `Primal`. A `Pullback` is linear in the cotangents and a `Pushforward` in the
+tangents, which are its last arguments. A batch is evaluated by one `torch.func.vmap` of the function itself.
+Derivatives are taken around it by torch's plain autograd: the rows of a batch are independent, so one backward pass is
+enough.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def vjp(
 ) -> Tensors:  # fmt: skip
     """Return J^T v for each leaf by one backward pass, zeros for unused leaves.
 
-    A gradient g that torch returns for a cotangent v satisfies Re<v, J dx> = Re<g, dx>, so that in real coordinates
-    g = J^T v for complex tensors too (https://pytorch.org/docs/stable/notes/autograd.html, complex autograd).
+    The gradient g that torch returns for a cotangent v satisfies Re<v, J dx> = Re<g, dx>. So g = J^T v in real
+    coordinates, for complex tensors too (https://pytorch.org/docs/stable/notes/autograd.html, complex autograd).
     """
     pairs = [(output, v) for output, v in zip(outputs, cotangents, strict=True) if output.requires_grad]
     if not pairs:
@@ -47,24 +48,24 @@ def vjp(
 
 
 def make_dual(primal: Tensor, tangent: Tensor) -> Tensor:
-    """Return a tensor that carries a tangent of its shape."""
+    """Return a dual tensor with a primal and a tangent of the same shape."""
     dual: Tensor = _untyped.make_dual(primal, tangent)
     return dual
 
 
 def tangent_of(tensor: Tensor) -> Tensor | None:
-    """Return the tangent that a tensor carries, or None if it has none, which means zero."""
+    """Return the tangent of a dual tensor, or None if it has none, which means zero."""
     tangent: Tensor | None = _untyped.unpack_dual(tensor).tangent
-    # torch represents zeros that nobody has looked at by tensors without memory.
+    # torch may represent a zero tangent by a tensor without memory.
     return None if tangent is None or tangent._is_zerotensor() else tangent
 
 
 def pushed(
     function: Callable[..., Tensors], primals: Sequence[Tensor], tangents: Sequence[Tensor | None]
 ) -> tuple[Tensors, list[Tensor | None]]:
-    """Return the outputs and the tangents that they carry, by one call with dual numbers. None means zero.
+    """Return the outputs and their tangents, by one call with dual numbers. None means zero.
 
-    A primal whose tangent is None is passed on as it is.
+    A primal whose tangent is None is passed to the function as it is.
     """
     with dual_level():
         pairs = zip(primals, tangents, strict=True)
@@ -80,13 +81,13 @@ def jvp(function: Callable[..., Tensors], primals: Sequence[Tensor], tangents: S
 
 @dataclass(frozen=True)
 class Primal:
-    """A function that is tested, restricted to some of its outputs: at one point by a call, at a batch by its rows."""
+    """The tested function, restricted to some outputs: called at one point, or by `rows` at a batch of points."""
 
     function: Function
     chosen: tuple[int, ...]
 
     def surrogate(self) -> Primal:
-        """Return what stands in for the function where differences are taken; itself, if nothing does."""
+        """Return the function of which differences are taken: the surrogate, or the function itself if it has none."""
         own = surrogate_of(self.function)
         return self if own is None else replace(self, function=own)
 
@@ -100,36 +101,39 @@ class Primal:
 
         Passes on the exceptions of the function, and those of `torch.func.vmap` if it cannot be batched.
         """
-        # The method, not the object: vmap puts a name into its errors, and makes one up where there is none.
+        # The method, not the object: vmap uses the function's name in its errors, and makes one up if there is none.
         outputs: Tensors = torch.func.vmap(self.function.__call__, randomness="same")(*batches)  # type: ignore[operator]
         return tuple(outputs[index] for index in self.chosen)
 
 
 @dataclass(frozen=True)
 class Derivative:
-    """A function made of another one, `inner`: at one point of its calls, at a batch of points of its rows."""
+    """A function derived from `inner`: called at one point, or by `rows` at a batch of points."""
 
     inner: Differentiable
 
     def __call__(self, *arguments: Tensor) -> Tensors:
-        """Return what it is at one point."""
+        """Return the value at one point."""
         return self._of(self.inner, arguments, ())
 
     def rows(self, *batches: Tensor) -> Tensors:
-        """Return what it is at each point of a batch."""
+        """Return the values at each point of a batch."""
         return self._of(self.inner.rows, batches, batches[0].shape[:1])
 
     def leaves(self, arguments: Tensors) -> Tensors:
-        """Return the arguments that are also those of `inner`."""
+        """Return the arguments that are passed on to `inner`."""
         return arguments
 
     def _of(self, function: Callable[..., Tensors], arguments: Tensors, batch: Sequence[int]) -> Tensors:
-        """Return what is made of a function. All tensors have the dims of the batch, if there is one, in front."""
+        """Return the value, computed from `function`: `inner` or its `rows`.
+
+        batch: the leading dims of all tensors; empty for one point.
+        """
         raise NotImplementedError
 
 
 Differentiable = Primal | Derivative
-"""Tensors in, tensors out, at one point or at a batch of points."""
+"""A function from tensors to tensors, at one point or at a batch of points."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +142,9 @@ class Pullback(Derivative):
 
     count: int
     transform: bool = False
-    """Whether it is made of `torch.func`, so that `torch.func` can differentiate it."""
+    """Whether it is computed by `torch.func`, so that `torch.func` can differentiate it."""
     fixed: tuple[Tensor | None, ...] = ()
-    """Cotangents that are no arguments, and None for those that are. Empty: all of them are arguments."""
+    """The cotangents that are constant, and None for those that are arguments. Empty: all of them are arguments."""
 
     def leaves(self, arguments: Tensors) -> Tensors:
         """Return the leaves x."""
@@ -152,14 +156,14 @@ class Pullback(Derivative):
             pulled: Tensors = torch.func.vjp(function, *leaves)[1](cotangents)
             return pulled
         with torch.enable_grad():
-            # Some backward passes can be differentiated, in either mode, only if they are told that they will be.
+            # Some backward passes can be differentiated, in either mode, only with create_graph=True.
             again = any(x.requires_grad or tangent_of(x) is not None for x in (*leaves, *cotangents))
             # A view, not detach(), which would drop the tangents of forward over reverse.
             leaves = tuple(x if x.requires_grad else x.view_as(x).requires_grad_() for x in leaves)
             return vjp(function(*leaves), leaves, cotangents, create_graph=again)
 
     def _cotangents(self, arguments: Tensors, batch: Sequence[int]) -> Tensors:
-        """Return all cotangents. Fixed ones are copies with the same strides: a backward pass may write to them."""
+        """Return all cotangents. Constants are copied with their strides: a backward pass may write to them."""
         if not self.fixed:
             return arguments
         others = iter(arguments)
@@ -173,7 +177,7 @@ class Pushforward(Derivative):
     """h(x, t) = J(x) t: the tangents of the outputs of `inner` at leaves x for tangents t."""
 
     transform: bool = False
-    """Whether it is made of `torch.func`, so that `torch.func` can differentiate it."""
+    """Whether it is computed by `torch.func`, so that `torch.func` can differentiate it."""
 
     def leaves(self, arguments: Tensors) -> Tensors:
         """Return the leaves x."""
@@ -188,13 +192,14 @@ class Pushforward(Derivative):
         differentiated = isinstance(self.inner, Pullback)
         if differentiated:
             primals = tuple(x if x.requires_grad else x.detach().requires_grad_() for x in primals)
-        with torch.set_grad_enabled(differentiated or torch.is_grad_enabled()):  # dual numbers are views of primals
+        # A dual number is a view of its primal: without grad mode, it would not require grad.
+        with torch.set_grad_enabled(differentiated or torch.is_grad_enabled()):
             return jvp(function, primals, tangents)
 
 
 @dataclass(frozen=True)
 class Sum(Derivative):
-    """The sum of all real coordinates of what `inner` gives, a scalar."""
+    """The sum of all real coordinates of the tensors that `inner` returns, a scalar."""
 
     def _of(self, function: Callable[..., Tensors], arguments: Tensors, batch: Sequence[int]) -> Tensors:
         total = torch.zeros(())
@@ -205,13 +210,13 @@ class Sum(Derivative):
 
 
 def layers(function: Differentiable, arguments: Tensors) -> list[tuple[Differentiable, Tensors]]:
-    """Return the function that a derivative is of, its derivative, and so on up to `function`, with their arguments."""
+    """Return the chain from the primal to `function`, each the derivative of the one before, with their arguments."""
     inner = layers(function.inner, function.leaves(arguments)) if isinstance(function, Derivative) else []
     return [*inner, (function, arguments)]
 
 
 def of_primal(function: Differentiable, change: Callable[[Primal], Primal]) -> Differentiable:
-    """Return the same derivative of another function: of what `change` makes of the one that it is of."""
+    """Return the same derivative of another primal: the one that `change` returns for the primal of `function`."""
     if isinstance(function, Primal):
         return change(function)
     inner = of_primal(function.inner, change)
@@ -221,32 +226,32 @@ def of_primal(function: Differentiable, change: Callable[[Primal], Primal]) -> D
 def gradient_sum(function: Differentiable, outputs: Tensors, count: int) -> Sum:
     """Return the sum of the gradients of a function of `count` leaves, for cotangents of ones.
 
-    Its gradient is the Hessian times a vector of ones: which is what lucid's gradgradcheck compares
+    Its gradient is the Hessian times a vector of ones, which is what lucid's gradgradcheck compares
     (https://github.com/tensorflow/lucid).
     """
     return Sum(Pullback(function, count, fixed=tuple(torch.ones_like(y).detach() for y in outputs)))
 
 
 def pushforward(function: Differentiable) -> Pushforward:
-    """Return the pushforward of a function. Dual numbers do not nest, so forward over forward uses `torch.func`."""
+    """Return the pushforward of a function. Forward over forward uses `torch.func`, since dual numbers do not nest."""
     nests = has_forward(function)
     return Pushforward(transformed(function) if nests else function, nests)
 
 
 def has_forward(function: Differentiable) -> bool:
-    """Tell whether a function uses forward mode anywhere."""
+    """Return whether a function uses forward mode anywhere."""
     return isinstance(function, Derivative) and (isinstance(function, Pushforward) or has_forward(function.inner))
 
 
 def transformed(function: Differentiable) -> Differentiable:
-    """Return the same function, built from `torch.func` only."""
+    """Return the same function, with all of its derivatives by `torch.func`."""
     if isinstance(function, (Pullback, Pushforward)):
         return replace(function, inner=transformed(function.inner), transform=True)
     return function
 
 
 def nodes_of(outputs: Sequence[Tensor]) -> Iterator[Any]:
-    """Yield each node of the graph of some outputs once."""
+    """Yield each node of the autograd graph of some outputs once."""
     waiting: list[Any] = [output.grad_fn for output in outputs if output.grad_fn is not None]
     seen = set()
     while waiting:

@@ -1,7 +1,7 @@
-"""Asks torch's own `gradcheck` and `gradgradcheck` about a claim.
+"""Tests a claim by torch's own `gradcheck` and `gradgradcheck`.
 
-The evidence of this package is measured against their answers, so that no code is shared with it. They are slow. What
-they cannot test is left to the evidence of this package, or not tested.
+The other modules of this package are measured against their answers, so this one shares no code with them. torch's
+functions are slow. Claims that they cannot test are left to the other modules, or not tested.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from opcheck.derivatives.request import Request, surrogate_of
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
-# torch's functions test much at once. So that each claim fails under its own name, a check switches everything else
-# off: other features by their parameters, non-determinism by an infinite tolerance, and, for claims beside the
-# Jacobian, the comparison of Jacobians by a tolerance that only NaN exceeds (an infinite one would become NaN where
-# torch scales it by 0).
+# torch's functions test several claims in one call. So that each claim fails under its own name, a check disables
+# everything else: other features by their parameters, non-determinism by an infinite tolerance, and, for claims that
+# are not about the Jacobian, the comparison of Jacobians by a tolerance that only NaN exceeds (an infinite one would
+# become NaN where torch scales it by 0).
 ALL_OFF: dict[str, Any] = dict.fromkeys(("check_undefined_grad", "check_grad_dtypes", "check_batched_grad"), False)
 ALL_OFF["nondet_tol"] = math.inf
 WITHOUT_JACOBIAN: dict[str, Any] = {"atol": 1e300, "fast_mode": True}
@@ -38,22 +38,22 @@ OBJECTIONS = {
     "grad_dtypes": "dtype mismatch|is incorrect|has incorrect",
     "undefined_grad": "undefined",
 }
-"""What torch objects to, in the order in which gradcheck looks at it, by a pattern of its messages."""
+"""The kinds of failures of gradcheck, in the order in which it tests for them, each with a pattern of its messages."""
 REFUSED = "While computing batched gradients, got|Expected backward function to handle undefined"
-"""Messages that mean an error was raised, not a wrong number returned."""
+"""The pattern of messages that report an exception, and not a wrong number."""
 
 
 class CannotAsk(Exception):
-    """torch's functions cannot be asked about a claim. The text says why."""
+    """torch's functions cannot test a claim. The message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """How a claim is put to torch."""
+    """How torch's functions are called to test a claim."""
 
     parameters: dict[str, Any] = field(default_factory=dict)
     claim: str = ""
-    """Which of OBJECTIONS contradict the claim; empty: all of them."""
+    """The key in OBJECTIONS of the failure that contradicts the claim; empty: any failure does."""
     second_order: bool = False
 
 
@@ -69,13 +69,13 @@ QUESTIONS = {
     "fwd_over_rev": Question({"check_rev_over_rev": False, "check_fwd_over_rev": True}, second_order=True),
     "masked": Question(),
 }
-"""The claims that torch's functions test, by the names of their checks."""
+"""How torch's functions test each claim, by the name of its check."""
 
 
 def objection(name: str, request: Request) -> Disagreement | None:
     """Return why a claim does not hold, or None if it does.
 
-    Raises CannotAsk; passes on the exceptions of the function.
+    Raises CannotAsk if torch's functions cannot test the claim; passes on the exceptions of the function.
     """
     question = QUESTIONS.get(name)
     if question is None:
@@ -105,7 +105,7 @@ def _parameters(name: str, question: Question, request: Request) -> dict[str, An
         "rtol": numbers.rtol,
         "masked": request.masked,
         "fast_mode": request.fast_mode,
-        # Which claim it is that does not hold, only the message of an exception tells.
+        # Only the message of an exception shows which claim failed.
         "raise_exception": request.raise_exception or bool(question.claim),
         **ALL_OFF,
         **question.parameters,
@@ -122,7 +122,7 @@ def _parameters(name: str, question: Question, request: Request) -> dict[str, An
 def _put(function: Any, request: Request, question: Question, parameters: dict[str, Any]) -> Disagreement | None:
     try:
         with warnings.catch_warnings():
-            # Precision below double is the spec's choice; opcheck says so itself.
+            # Precision below double is the spec's choice, and opcheck's own gradcheck warns about it.
             warnings.filterwarnings("ignore", message=".*not a double precision floating point.*")
             warnings.filterwarnings("ignore", message="Backwards compatibility: New undefined gradient")
             held = function(request.function, request.leaves, **parameters)
@@ -132,7 +132,7 @@ def _put(function: Any, request: Request, question: Question, parameters: dict[s
 
 
 def _objection(text: str, claim: str) -> Disagreement | None:
-    """Return what a message of torch says about a claim, or None if torch had found that the claim holds."""
+    """Return the disagreement for a failure message of torch, or None if the claim had passed before that failure."""
     order = list(OBJECTIONS)
     about = next((name for name in reversed(order) if re.search(OBJECTIONS[name], text)), "")
     refused = bool(re.search(REFUSED, text))

@@ -1,7 +1,7 @@
 """Complex as R^2: tensors of any dtype as vectors of real coordinates and back.
 
 Coordinates and tensors never share memory. A function under test may write to its arguments, or later to the tensors
-that it returned. Neither may change the evidence about this function or another one.
+that it returned. Neither may change what is known about this function or another.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def index_text(index: tuple[int, ...], part: str) -> str:
 
 def vector(tensors: Sequence[Tensor]) -> Tensor:
     """Return the real coordinates of several tensors, concatenated: float64, on the CPU, of shape (N,)."""
-    # cat() copies, also where there is one tensor only.
+    # cat() copies, even a single tensor.
     pieces = [_plain(tensor).reshape(-1) for tensor in tensors]
     return torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.float64)
 
@@ -50,22 +50,22 @@ def rows_of(batches: Sequence[Tensor], count: int) -> Tensor:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """Return real numbers in double precision on the CPU. For complex dtypes, real and imaginary parts alternate."""
-    # Each call of torch costs as much as the arithmetic on a hundred numbers: what is not needed is left out.
+    """Return a tensor in double precision on the CPU. For complex dtypes, real and imaginary parts alternate."""
+    # Skip conversions that are not needed: each call of torch costs as much as arithmetic on a hundred numbers.
     plain = tensor.detach() if tensor.requires_grad else tensor
     plain = plain if plain.layout is torch.strided else plain.to_dense()
     plain = plain.resolve_neg() if plain.is_neg() else plain
-    plain = plain.clone() if plain._is_zerotensor() else plain  # zeros without memory, which nothing may be added to
+    plain = plain.clone() if plain._is_zerotensor() else plain  # zeros without memory, which cannot be written to
     if plain.is_complex():
         plain = torch.view_as_real(plain.resolve_conj() if plain.is_conj() else plain)
-    # In two steps: the conversion takes place on the CPU, since not every device has double precision.
+    # Convert on the CPU, since not every device has double precision.
     return plain if plain.dtype is torch.float64 and plain.is_cpu else plain.cpu().to(torch.float64)
 
 
 def tensors_of(coordinates: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the inverse of `vector`, or for a matrix that of `rows_of`.
+    """Return the tensors with some coordinates: the inverse of `vector`, or of `rows_of` for a matrix.
 
-    Tensors have the dtypes and memory formats of `like`. Those of a matrix have a leading dimension for its rows.
+    The tensors have the dtypes and memory formats of `like`. Those of a matrix have a leading dimension for its rows.
     Elements that share their memory (expanded tensors) get memory of their own.
     """
     if len(like) == 1:
@@ -90,7 +90,7 @@ def _tensor(part: Tensor, like: Tensor) -> Tensor:
 def _in_memory_of(values: Tensor, like: Tensor, rows: Sequence[int]) -> Tensor:
     """Return values with the strides and the lazy conjugation of `like` in each row. The gaps between them are zero.
 
-    A function that reads gaps by mistake gives the same each time.
+    A function that reads gaps by mistake then returns the same result each time.
     """
     if shares_memory(like):
         return values
@@ -104,7 +104,7 @@ def _in_memory_of(values: Tensor, like: Tensor, rows: Sequence[int]) -> Tensor:
 
 
 def shares_memory(tensor: Tensor) -> bool:
-    """Tell whether elements of a tensor may overlap in memory, as in an expanded tensor."""
+    """Return whether elements of a tensor may overlap in memory, as in an expanded tensor."""
     return not tensor.is_contiguous() and overlap(tensor.shape, tensor.stride())
 
 
@@ -115,7 +115,7 @@ def parts(matrix: Tensor, sizes: Iterable[int], dim: int = 0) -> tuple[Tensor, .
 
 
 def located(coordinate: int, tensors: Sequence[Tensor]) -> tuple[int, int]:
-    """Return which of several tensors a coordinate belongs to, and its position within that tensor."""
+    """Return the index of the tensor that a coordinate belongs to, and the coordinate within that tensor."""
     number = 0
     while coordinate >= real_size(tensors[number]):
         coordinate -= real_size(tensors[number])
@@ -124,15 +124,15 @@ def located(coordinate: int, tensors: Sequence[Tensor]) -> tuple[int, int]:
 
 
 def place_of(number: int, tensors: Sequence[Tensor]) -> slice:
-    """Return where the coordinates of one of several tensors are."""
+    """Return the slice of all coordinates that belongs to one of several tensors."""
     start = sum(map(real_size, tensors[:number]))
     return slice(start, start + real_size(tensors[number]))
 
 
 def labels(coordinates: Iterable[int], tensors: Sequence[Tensor], names: Sequence[str] | None = None) -> list[str]:
-    """Return the places in some tensors that real coordinates stand for, as text: see `index_text`.
+    """Return a label for each real coordinate of some tensors: see `index_text`.
 
-    The names of the tensors come first if there are any, as in `x[1, 2].imag`.
+    names: prefixes, one for each tensor, as in `x[1, 2].imag`.
     """
     places = (located(coordinate, tensors) for coordinate in coordinates)
     return [(names[k] if names else "") + index_text(*split(own, tensors[k])) for k, own in places]
@@ -144,7 +144,10 @@ def blocks(matrix: Tensor, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) 
 
 
 def modulus(matrix: Tensor, leaves: Sequence[Tensor]) -> Tensor:
-    """Return the moduli of the entries of a Jacobian of shape (M, N): of a complex leaf, over both of its columns."""
+    """Return the moduli of the entries of a Jacobian of shape (M, N), in the same shape.
+
+    The two columns of an element of a complex leaf have one modulus, which is returned in both.
+    """
     if not any(leaf.is_complex() for leaf in leaves):
         return matrix.abs()
     if all(leaf.is_complex() for leaf in leaves):
@@ -156,21 +159,21 @@ def modulus(matrix: Tensor, leaves: Sequence[Tensor]) -> Tensor:
 
 
 def largest_difference(one: Tensor, other: Tensor) -> float:
-    """Return the largest absolute difference of two tensors of the same shape; NaN where there is one."""
+    """Return the largest absolute difference of two tensors of the same shape; NaN if any difference is NaN."""
     return float((one - other).abs_().max()) if one.numel() else 0.0
 
 
 def deviation(one: Tensor, other: Tensor) -> float:
-    """Return the largest absolute difference of two results of one call; NaN if one is no number where the other is.
+    """Return the largest absolute difference of two results of one call; NaN if one is NaN where the other is not.
 
     Equal infinities do not differ, nor does NaN from NaN.
     """
-    if torch.equal(one, other):  # as almost always
+    if torch.equal(one, other):  # fast path
         return 0.0
     equal = (one == other) | (one.isnan() & other.isnan())
     return largest_difference(*(torch.where(equal, 0.0, tensor) for tensor in (one, other)))
 
 
 def same(one: Tensor, other: Tensor, rtol: float, atol: float) -> bool:
-    """Tell whether two tensors of the same shape agree up to rounding: as `torch.allclose`, NaN equal to NaN."""
+    """Return whether two tensors of the same shape agree: as `torch.allclose`, with NaN equal to NaN."""
     return largest_difference(one, other) <= atol or torch.allclose(one, other, rtol, atol, equal_nan=True)

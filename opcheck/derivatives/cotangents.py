@@ -1,4 +1,4 @@
-"""Cotangents and tangents: random directions, the same ones every time, as real coordinates and as tensors."""
+"""Cotangents and tangents: reproducible random directions, as real coordinates and as tensors."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from opcheck.derivatives.coordinates import parts, real_size, tensors_of
 
 Side = Literal["inputs", "outputs", "nearby"]
 
-_untyped: Any = torch._C._functions  # what torch's gradcheck uses too: nothing public hands over an undefined cotangent
+_untyped: Any = torch._C._functions  # as in torch's gradcheck: no public function passes on an undefined cotangent
 
 
 def probe(size: int, number: int = 0) -> Tensor:
-    """Return a random direction of shape (size,) with coordinates in [-1, 1). It is the same one every time."""
+    """Return a random direction of shape (size,) with coordinates in [-1, 1). It depends on the arguments only."""
     return _kept(size, number).clone()
 
 
 FIRST: dict[Side, int] = {"inputs": 100, "outputs": 200, "nearby": 400}
-"""The number of the first random direction of each side."""
+"""The number of the first random direction for each side."""
 FEW = 512
-"""Up to how many numbers the directions of all samples are kept; of longer ones, those of one sample."""
+"""The size up to which the directions of all samples are cached; of larger ones, only those of one sample."""
 
 
 def _numbers(size: int, number: int, away_from_zero: bool) -> Tensor:
@@ -41,7 +41,7 @@ def _kept(size: int, number: int, away_from_zero: bool = False) -> Tensor:
 
 
 def vectors_like(tensors: Sequence[Tensor], number: int = 0) -> tuple[Tensor, ...]:
-    """Return a random direction as tensors of the shapes and dtypes given, in plain memory. See `probe`."""
+    """Return a random direction as tensors of the given shapes and dtypes, in contiguous memory. See `probe`."""
     plain = [torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) for tensor in tensors]
     return tensors_of(probe(sum(map(real_size, plain)), number), plain)
 
@@ -49,8 +49,8 @@ def vectors_like(tensors: Sequence[Tensor], number: int = 0) -> tuple[Tensor, ..
 def directions(size: int, count: int | None = None, side: Side = "inputs") -> Tensor:
     """Return the unit vectors, of shape (size, size), or `count` random directions, of shape (count, size).
 
-    Coordinates of random ones are in [-1, -0.5] or [0.5, 1], so that no entry is lost. Those of inputs, of
-    outputs, and to points nearby are independent of each other, even if the sizes are equal.
+    Coordinates of random directions are in [-1, -0.5] or [0.5, 1], so that each entry has an effect. The directions of
+    inputs, of outputs, and to nearby points are independent of each other, even if the sizes are equal.
     """
     if count is None:
         return torch.eye(size, dtype=torch.float64)
@@ -58,19 +58,22 @@ def directions(size: int, count: int | None = None, side: Side = "inputs") -> Te
 
 
 def without(direction: Tensor, missing: Collection[int], sizes: Iterable[int]) -> Tensor:
-    """Return a direction with zeros for some of the tensors whose real sizes are given."""
+    """Return a direction with zeros in place of the tensors whose indices are in `missing`.
+
+    sizes: the real sizes of all tensors.
+    """
     pieces = parts(direction, sizes)
     return torch.cat([piece * 0 if index in missing else piece for index, piece in enumerate(pieces)])
 
 
 def undefined(output: Tensor) -> Tensor:
-    """Return an output whose backward pass gets an undefined cotangent."""
+    """Return an output whose backward pass receives an undefined cotangent."""
     marked: Tensor = _untyped.UndefinedGrad()(output) if output.requires_grad else output
     return marked
 
 
 def subsets(count: int) -> Iterator[tuple[int, ...]]:
-    """Yield which of several tensors are treated alike: all, each one, all but one."""
+    """Yield the subsets of `count` tensors to treat alike, as indices: all of them, each one, all but one."""
     every = tuple(range(count))
     yield every
     if count > 1:

@@ -1,7 +1,8 @@
-"""Says what looks like the cause where two Jacobians differ: a known mistake, randomness, or a cut graph.
+"""Finds the likely cause where two Jacobians differ: a known mistake, randomness, or a cut graph.
 
 A mistake of `mistakes.py` is reported only if it predicts a block (one output by one leaf) within tolerance, and far
-better than the numerical block does. First comes what calls show: that they are random, or that a graph is cut.
+better than the numerical block does. Results of ordinary calls come first: that they are random, or that a graph is
+cut.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import tried
 from opcheck.derivatives.tolerances import Numbers
 
-LISTED = 8  # places; the rest is counted
+LISTED = 8  # places that a message lists; the rest is counted
 Look = tuple[str, str, dict[str, Any]]  # kind, sentence and plain data of a finding
 
 CUT = "the gradient is zero: the graph is cut (detach, .data, item(), an integer cast), or backward returns None"
@@ -46,13 +47,13 @@ RESEED = {
 
 @dataclass(frozen=True)
 class Seen:
-    """What is seen of a derivative beside its Jacobians."""
+    """The results of ordinary calls of a function and its derivative, besides the Jacobians."""
 
     mode: Mode = "reverse"
     random: str = ""
-    """That another call with the same arguments returns something else; empty: it does not."""
+    """The message that a repeated call returns another result; empty if it does not."""
     cut: frozenset[tuple[int, int]] | None = None
-    """The outputs and leaves without a path in the graph from one to the other; None: unknown."""
+    """The pairs of an output and a leaf without a path in the graph from one to the other; None if unknown."""
     scripted: bool = False
     """Whether TorchScript compiled parts of the graph."""
     finite: bool = True
@@ -60,7 +61,7 @@ class Seen:
 
     @classmethod
     def of(cls, point: Point, mode: Mode) -> Seen:
-        """Look at a function and at its derivative, by ordinary calls. What raises is not seen."""
+        """Call a function and its derivative. If one of the calls raises, the result has its defaults."""
         seen = tried(
             lambda: cls(mode, _random(point, mode), *_graph(point, mode), bool(point.value.isfinite().all())),
             in_any_memory=True,
@@ -69,7 +70,10 @@ class Seen:
 
 
 def _random(point: Point, mode: Mode) -> str:
-    """Say what gives another result if it is called again: the function, its derivative, or that one's."""
+    """Return which function returns another result if it is called again; an empty string if none does.
+
+    Tests the function, each derivative up to that of the point, and then its backward pass or jvp.
+    """
     steps: list[tuple[str, Callable[[], Tensor]]] = []
     for function, leaves in layers(point.function, point.leaves):
         called = {Primal: "the function", Pushforward: "the jvp"}.get(type(function), "the backward pass")
@@ -88,7 +92,10 @@ def _value(function: Differentiable, leaves: Sequence[Tensor]) -> Tensor:
 
 
 def _graph(point: Point, mode: Mode) -> tuple[frozenset[tuple[int, int]] | None, bool]:
-    """Return the pairs of an output and a leaf that no path connects, and whether TorchScript compiled a part."""
+    """Return the pairs of an output and a leaf that no path connects, and whether TorchScript compiled a part.
+
+    The pairs are None for derivatives and in forward mode, where they are unknown.
+    """
     (primal, leaves), *derivatives = layers(point.function, point.leaves)
     outputs = primal(*leaves)
     scripted = any("DifferentiableGraph" in node.name() for node in nodes_of(outputs))
@@ -109,7 +116,7 @@ UNSEEN = Seen()
 
 
 def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]:
-    """Say what the disagreement of two Jacobians looks like. Blocks that look alike share a finding."""
+    """Return the likely causes of the difference of two Jacobians. Blocks with the same cause share a finding."""
     above, below = pair.names.outputs, pair.names.leaves
     findings: dict[str, Finding] = {}
     wrong = [block for block in blocks_of(pair, numbers) if bool(block.wrong.any())]
@@ -175,7 +182,10 @@ def _not_finite(block: Block, seen: Seen) -> Look:
 
 
 def _somewhere(block: Block) -> Look:
-    """Say where a block is wrong that no mistake explains. Zeros that agree elsewhere do not count."""
+    """Return a finding on where a block is wrong, if no known mistake explains it.
+
+    Right entries that are at most atol in both Jacobians are not counted in the totals.
+    """
     wrong, size = block.wrong, moduli(block.n)
     active = wrong | (torch.maximum(size, moduli(block.a)) > block.numbers.atol)
     bad = {"entries": wrong, "columns": wrong.any(0).any(0), "rows": wrong.any(2)}

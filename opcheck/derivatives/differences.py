@@ -13,7 +13,7 @@ from opcheck.derivatives.autodiff import Differentiable, Tensors
 from opcheck.derivatives.coordinates import rows_of, tensors_of, vector
 
 FITS = 1 << 15
-"""How many numbers are looked at together where only the largest one counts."""
+"""The number of values processed at a time by `Differences.most_bend`: they fit into a cache."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Differences:
     step: float
 
     weigh: Callable[..., Tensor] | None = None
-    """Turns a matrix A of shape (M, K) into V A for cotangents V, which is compared in its place; with `sizes`, into
-    what errors of the size of A add up to. None: A itself is compared."""
+    """Maps a matrix A of shape (M, K) to V A for cotangents V, which is compared instead. With `sizes`, A holds the
+    sizes of errors, and the result is the size of the errors of V A. None: A itself is compared."""
 
     @cached_property
     def jacobian(self) -> Tensor:
@@ -49,15 +49,15 @@ class Differences:
 
     @property
     def bend(self) -> Tensor:
-        """The difference of the two sides: h f'' if f is smooth, the jump of f' at a kink."""
+        """The difference of `right` and `left`, of shape (M, K): h f'' if f is smooth, the jump of f' at a kink."""
         return self._shown((self.above - self.base).add_(self.below).sub_(self.base).div_(self.step).T)
 
     def rounding(self, unit: float) -> Tensor:
-        """Return what rounding f to a unit adds to the error of the central differences, of shape (M, K)."""
+        """Return the error of the central differences caused by rounding f to a unit, of shape (M, K)."""
         return self.error_by(torch.maximum(self.above.abs(), self.below.abs()).mul_(unit))
 
     def error_by(self, errors: Tensor) -> Tensor:
-        """Return what errors of the values, of shape (K, M), add to the error of the differences, of shape (M, K)."""
+        """Return the error of the differences, of shape (M, K), caused by errors of the values, of shape (K, M)."""
         error = (errors / self.step).T
         return error if self.weigh is None else self.weigh(error, sizes=True)
 
@@ -66,10 +66,10 @@ class Differences:
 
     @cached_property
     def most_bend(self) -> float:
-        """The largest disagreement of the two sides; NaN if any value is NaN."""
+        """The largest absolute difference of the two one-sided differences; NaN if any value is NaN."""
         if not self.above.numel():
             return 0.0
-        pieces = 1 + self.above.numel() // FITS  # what fits into a cache takes a fraction of the time
+        pieces = 1 + self.above.numel() // FITS  # pieces that fit into a cache are several times as fast
         most = [
             torch.sub(above, self.base).add_(below).sub_(self.base).abs_().max()
             for above, below in zip(self.above.tensor_split(pieces), self.below.tensor_split(pieces), strict=True)
@@ -79,19 +79,19 @@ class Differences:
 
 
 def differences(values: Tensor, step: float) -> Differences:
-    """Return the differences from values at a stencil, of shape (2 K + 1, M)."""
+    """Return the differences from the values at the points of a `stencil`, of shape (2 K + 1, M)."""
     count = len(values) // 2
     return Differences(values[:count], values[-1], values[count:-1], step)
 
 
 def stencil(point: Tensor, along: Tensor, step: float) -> Tensor:
-    """Return x + h u for each direction u of shape (K, N), then x - h u, and x, as rows."""
+    """Return the points x + h u for each direction u of shape (K, N), then x - h u, then x, as rows."""
     steps = along * step
     return point + torch.cat([steps, -steps, torch.zeros(1, len(point), dtype=torch.float64)])
 
 
 def stencil_points(point: Tensor, along: Tensor, step: float, *, with_base: bool = True) -> Iterator[Tensor]:
-    """Yield the rows of a stencil, in memory that is used again."""
+    """Yield the rows of a stencil. Each yielded tensor may be overwritten by the next."""
     moved = torch.empty_like(point)
     for own in (step, -step):
         for direction in along:
@@ -101,9 +101,9 @@ def stencil_points(point: Tensor, along: Tensor, step: float, *, with_base: bool
 
 
 def batched(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tensor], most: int) -> Tensor:
-    """Return what a function of batches gives for rows, as rows; `most` of them per call.
+    """Return the values of a function of batches at points given as rows, as rows; `most` points per call.
 
-    Its arguments are batches of tensors like `like`. Passes on its exceptions, and those of vmap.
+    The arguments of the function are batches of tensors like `like`. Passes on its exceptions, and those of vmap.
     """
     values = []
     for some in torch.split(rows, most):

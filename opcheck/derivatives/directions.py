@@ -1,7 +1,7 @@
-"""The directions in which a Jacobian is compared: all unit vectors, one for each color of a block pattern, or random.
+"""The directions along which a Jacobian is compared: unit vectors, one for each color of a block pattern, or random.
 
-Differences move the inputs along directions, forward mode has a tangent and reverse mode a cotangent for each. A set of
-directions says how the results of these meet in matrices that are compared entry by entry.
+Differences move the inputs along directions. Forward mode takes a tangent, reverse mode a cotangent for each direction.
+A set of directions defines how their results become matrices that are compared entry by entry.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from opcheck.derivatives.request import Extent
 
 
 class Directions:
-    """All unit vectors, which show a Jacobian of shape (M, N) as it is."""
+    """All unit vectors, with which a Jacobian of shape (M, N) is compared as it is."""
 
     extent: Extent = "full"
     sums = False
-    """Whether an entry that is compared is a sum of many."""
+    """Whether each compared entry is a sum of many entries of the Jacobian."""
 
     def __init__(self, size: tuple[int, int], inputs: Tensors) -> None:
         self.size, self.inputs = size, inputs
 
     @property
     def moved(self) -> Tensor:
-        """What differences move the inputs along, of shape (K, N)."""
+        """The directions along which differences move the inputs, of shape (K, N)."""
         return directions(self.size[1])
 
     @property
@@ -51,40 +51,47 @@ class Directions:
         return self.cotangents if mode == "reverse" else self.tangents
 
     def mix(self, count: int) -> Tensor:
-        """Return factors for a sum of directions, to see whether a derivative is linear. Of few, none is small."""
+        """Return the factors of a sum of directions, to test whether a derivative is linear.
+
+        For unit vectors the sum is the `probe`. Other directions may be few: no factor is near zero, so that each
+        counts.
+        """
         return probe(count) if self.extent == "full" else weights(count, 0)
 
     def shown(self, products: Tensor, mode: Mode) -> Tensor:
-        """Return what is compared, from V J by reverse and from J U^T by forward mode."""
+        """Return the matrix to compare, from V J by reverse mode or from J U^T by forward mode."""
         return products
 
     def measured(self, slopes: Differences, mode: Mode) -> Differences:
-        """Return the same from differences."""
+        """Return the differences such that their `jacobian` has the form of the matrix to compare."""
         return slopes if mode == "forward" or self.extent == "full" else replace(slopes, weigh=self._weigh)
 
     def reached(self, where: Tensor, mode: Mode) -> Tensor:
-        """Return the entries that are compared in which marked entries of the differences take part, as a mask."""
+        """Return a mask of the compared entries that depend on marked entries of the differences."""
         return where if mode == "forward" else self._weigh(where.double(), sizes=True) != 0
 
     def inputs_of(self, where: Tensor) -> list[int]:
-        """Return the inputs whose entries of the differences are marked; none if a direction moves all of them."""
+        """Return the inputs whose entries of the differences are marked; empty if each direction moves all inputs."""
         return [int(column) for column in where.any(dim=0).nonzero()]
 
     def columns_of(self, mode: Mode) -> Sequence[Tensor]:
-        """Return the leaves that the columns of what is compared are about. By forward mode it is like differences."""
+        """Return the tensors whose coordinates are the columns of the matrix to compare.
+
+        By forward mode its columns are those of the differences.
+        """
         return self.inputs
 
     def lengths(self, mode: Mode) -> Tensor | float:
-        """Return what atol is multiplied by: the lengths of the directions that an entry is along."""
+        """Return the factor of atol for each compared entry: the length of the directions it belongs to."""
         return 1.0
 
     def _weigh(self, matrix: Tensor, *, sizes: bool = False) -> Tensor:
-        """Return V A; with `sizes`, what errors of the size of A add up to."""
+        """Return V A; with `sizes`, the size of the errors of V A for errors of the size of A."""
         return matrix
 
 
 class Random(Directions):
-    """A few random directions on each side: of V J, the products V J U with those of the inputs; J U as it is."""
+    """A few random directions on each side. Reverse mode compares V J U, forward mode J U."""
 
     extent = "projected"
     sums = True
@@ -95,59 +102,60 @@ class Random(Directions):
 
     @cached_property
     def moved(self) -> Tensor:
-        """The random directions of inputs."""
+        """The random directions of inputs, of shape (K, N)."""
         return directions(self.size[1], self.number, "inputs")
 
     @cached_property
     def cotangents(self) -> Tensor:
-        """The random directions of outputs."""
+        """The random directions of outputs, of shape (K, M)."""
         return directions(self.size[0], self.number, "outputs")
 
     def shown(self, products: Tensor, mode: Mode) -> Tensor:
-        """Return V J U by reverse, J U by forward mode."""
+        """Return V J U by reverse mode, J U by forward mode."""
         return products @ self.moved.T if mode == "reverse" else products
 
     def inputs_of(self, where: Tensor) -> list[int]:
-        """Return none."""
+        """Return an empty list: each direction moves all inputs."""
         return []
 
     def lengths(self, mode: Mode) -> Tensor:
-        """Return the Euclidean lengths: independent errors of entries add up like that."""
+        """Return the Euclidean lengths of the directions, since the squares of independent errors add up."""
         lengths = self.moved.norm(dim=1)
         return torch.outer(self.cotangents.norm(dim=1), lengths) if mode == "reverse" else lengths
 
     def _weigh(self, matrix: Tensor, *, sizes: bool = False) -> Tensor:
-        """Return V A, or how large the sums are if their terms, errors of the size of A, are independent."""
+        """Return V A; with `sizes`, the size of its errors if the errors of A, of the size of A, are independent."""
         return (self.cotangents.square() @ matrix.square()).sqrt() if sizes else self.cotangents @ matrix
 
 
 LEAST_COTANGENTS = 8
-"""The least number of cotangents where slices share an input: its gradient is a sum over slices, in which errors may
+"""The least number of cotangents where slices share an input. Its gradient is a sum over slices, in which errors may
 cancel."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis along which a function is independent."""
+    """An axis, such as the batch, along which the slices of a function are independent."""
 
     size: int
     outputs: tuple[int, ...]
-    """Its dim in each output."""
+    """The dim of each output along the axis."""
     leaves: tuple[int | None, ...]
-    """Its dim in each leaf; None: all slices share the leaf."""
+    """The dim of each leaf along the axis; None if all slices share the leaf."""
 
 
 class Coloring:
-    """The colors of the real coordinates of some tensors: those with the same place in their slices have one.
+    """The colors of the real coordinates of some tensors. Coordinates at the same place of their slices share a color.
 
-    dims: for each tensor its dim along each axis; None: it is in all slices as a whole. sizes: those of the axes.
+    dims: for each tensor its dim along each axis; None if each slice includes the whole tensor.
+    sizes: the sizes of the axes.
     """
 
     def __init__(self, tensors: Tensors, dims: Sequence[Sequence[int | None]], sizes: Sequence[int]) -> None:
         self.tensors, self.dims, self.sizes = tensors, dims, sizes
         carried = [prod(size for dim, size in zip(own, sizes, strict=True) if dim is not None) for own in dims]
         self.counts = [real_size(tensor) // slices for tensor, slices in zip(tensors, carried, strict=True)]
-        """How many colors each tensor has."""
+        """The number of colors of each tensor."""
         self.count = sum(self.counts)
 
     @cached_property
@@ -170,7 +178,7 @@ class Coloring:
 
     @cached_property
     def slices(self) -> Tensor:
-        """The slice of each coordinate; one of them if it is in several."""
+        """The slice of each coordinate; any of them if the coordinate is in several."""
         return self._by_coordinate(torch.arange(len(self.places)).unsqueeze(1))
 
     def _by_coordinate(self, values: Tensor) -> Tensor:
@@ -178,19 +186,19 @@ class Coloring:
         return numbers.scatter_(0, self.places.flatten(), values.expand(self.places.shape).flatten())
 
     def spread(self, values: Tensor) -> Tensor:
-        """Return a direction for each color, with the values of its coordinates and zeros elsewhere, as rows."""
+        """Return one direction per color, as rows: the values at the coordinates of that color, zeros elsewhere."""
         spread = torch.zeros(self.count, len(values), dtype=torch.float64)
         return spread.scatter_(0, self.colors.unsqueeze(0), values.unsqueeze(0))
 
 
 class Colors(Directions):
-    """A direction for each color of a Jacobian that is block-diagonal along some axes (Curtis, Powell and Reid, 1974).
+    """One direction per color of a Jacobian that is block-diagonal along some axes (Curtis, Powell and Reid, 1974).
 
-    The inputs that have the same place in their slices have one color, and so do outputs. One direction serves all
-    slices at once. What a slice has in common with others (a weight, say) is moved element by element. Directions for
-    automatic differentiation have a weight of their own in every slice, so that what a gradient leaks from one slice to
-    another does not cancel. By forward mode, and by differences, the entries of a row are compared, one of each color;
-    by reverse mode, sums over the slices that share an input, and single entries for all other inputs.
+    Inputs with the same place in their slices share a color, and so do outputs, so that one direction serves all
+    slices. An input that slices share (a weight, say) is moved element by element. Directions for automatic
+    differentiation have a different weight in every slice, so that what a gradient leaks from one slice to another does
+    not cancel. Forward mode and differences compare the entries of each row, one per color. Reverse mode compares sums
+    over the slices that share an input, and single entries for all other inputs.
     """
 
     extent = "structured"
@@ -202,7 +210,7 @@ class Colors(Directions):
         self.of_outputs = Coloring(outputs, [*zip(*(axis.outputs for axis in axes), strict=True)], sizes)
         is_shared = any(None in axis.leaves for axis in axes)
         self.turns = -(-LEAST_COTANGENTS // self.of_outputs.count) if is_shared else 1
-        """How many cotangents there are for each color of the outputs."""
+        """The number of cotangents for each color of the outputs."""
 
     @cached_property
     def columns(self) -> Tensor:
@@ -211,12 +219,12 @@ class Colors(Directions):
 
     @cached_property
     def moved(self) -> Tensor:
-        """One color of all slices for each direction."""
+        """The directions of inputs, of shape (K, N): ones at the coordinates of one color, in all slices."""
         return self.of_inputs.spread(torch.ones(self.size[1], dtype=torch.float64))
 
     @cached_property
     def tangents(self) -> Tensor:
-        """The same with weights: every slice has its own."""
+        """The directions for forward mode, of shape (K, N): those of `moved` with a different weight in every slice."""
         return self.of_inputs.spread(weights(self.size[1], 1))
 
     @cached_property
@@ -226,11 +234,11 @@ class Colors(Directions):
 
     @cached_property
     def cotangents(self) -> Tensor:
-        """The weights of one color for each direction, in turns."""
+        """The directions for reverse mode, of shape (R, M): for each turn, the weights of each color."""
         return torch.cat([self.of_outputs.spread(own) for own in self.weights])
 
     def shown(self, products: Tensor, mode: Mode) -> Tensor:
-        """Return V J by reverse mode, and the entries of each row by forward mode."""
+        """Return V J by reverse mode, or the entries of each row, one per color, by forward mode."""
         return products if mode == "reverse" else products / weights(self.size[1], 1)[self.columns]
 
     def inputs_of(self, where: Tensor) -> list[int]:
@@ -238,14 +246,17 @@ class Colors(Directions):
         return sorted({*self.columns[where].tolist()})
 
     def columns_of(self, mode: Mode) -> Sequence[Tensor]:
-        """Return the leaves by reverse mode, else one slice of each, as far as sizes and dtypes go."""
+        """Return the leaves by reverse mode.
+
+        By forward mode, return meta tensors with the size and dtype of one slice of each leaf.
+        """
         if mode == "reverse":
             return self.inputs
         pairs = zip(self.inputs, self.of_inputs.counts, strict=True)
         return [torch.empty(n // (1 + x.is_complex()), dtype=x.dtype, device="meta") for x, n in pairs]
 
     def _weigh(self, matrix: Tensor, *, sizes: bool = False) -> Tensor:
-        """Return V A of shape (R, N), for a matrix A given by its entries in the colors of a row, of shape (M, K)."""
+        """Return V A of shape (R, N), for a matrix A of shape (M, K) that holds the entries of each row by color."""
         weights = self.weights.abs() if sizes else self.weights
         rows, (_, width) = self.of_outputs.colors.unsqueeze(1), self.size
         places = (rows * width + self.columns).reshape(1, -1).expand(self.turns, -1)
@@ -254,6 +265,6 @@ class Colors(Directions):
 
 
 def weights(size: int, number: int) -> Tensor:
-    """Return random numbers between 1 and 2 in size, of both signs: the same ones every time."""
+    """Return reproducible random numbers of both signs, with absolute values between 1 and 2."""
     numbers = probe(size, 300 + number)
     return numbers + numbers.sign()

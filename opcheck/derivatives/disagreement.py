@@ -1,4 +1,4 @@
-"""Why a claim does not hold: where two Jacobians differ, and what the mistake looks like."""
+"""Why a claim does not hold: where two Jacobians differ, and which mistake is likely."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opcheck.derivatives.coordinates import index_text, located, parts, place_of
 from opcheck.derivatives.request import Request
 
 Kind = Literal["wrong", "refused", "inconclusive", "coarse", "low accuracy"]
-"""wrong: another number; refused: an error instead of a number; inconclusive: the function has no derivative at the
+"""wrong: a wrong number; refused: an error instead of a number; inconclusive: the function has no derivative at the
 point, so that there is nothing to compare; coarse: its values are too coarse for differences; low accuracy: right
 within the tolerance, but not to the last digits."""
 
@@ -34,9 +34,9 @@ class Entry:
     numerical: float
     analytical: float
     name: str
-    """What the output is called, as in `output 0`, `output.loss` or `gradient of x`."""
+    """The label of the output, such as `output 0`, `output.loss` or `gradient of x`."""
     leaf_name: str
-    """What the leaf is called, as in `x` or `cotangent of output 0`."""
+    """The label of the leaf, such as `x` or `cotangent of output 0`."""
 
     def describe(self) -> str:
         """Return the entry as a line of text."""
@@ -51,10 +51,10 @@ class Mismatch:
 
     worst: Entry
     row: int
-    """Of the block, in real coordinates."""
+    """The row of the worst entry in the block, in real coordinates; `column` likewise."""
     column: int
     wrong: int
-    """How many entries of the block differ."""
+    """The number of entries of the block that differ."""
     entries: int
     window: str
 
@@ -69,14 +69,14 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the disagreement of a block looks like."""
+    """The likely cause of the disagreement of a block."""
 
     kind: str
     text: str
     output: int
     leaf: int
     fields: dict[str, Any]
-    """Plain data; "blocks" are the pairs [output, leaf] that look like this, of which this one is the first."""
+    """Plain data; "blocks" are the pairs [output, leaf] with this cause, the first of which is `output` and `leaf`."""
 
 
 @dataclass(frozen=True)
@@ -86,19 +86,19 @@ class Disagreement:
     text: str
     kind: Kind = "wrong"
     mismatch: Mismatch | None = None
-    """The Jacobians around the entry that differs most."""
+    """The worst entry, and the Jacobians around it."""
     findings: tuple[Finding, ...] = ()
-    """What the mistake looks like."""
+    """The likely causes."""
     worst: tuple[Entry, ...] = ()
-    """The entries that differ most, the worst one first."""
+    """The entries that differ most, worst first."""
     pair: Pair | None = None
-    """Both Jacobians, or a slice of them, if they are known entry by entry."""
+    """Both Jacobians, or one slice of them, if their entries are known."""
     below_atol: bool = False
-    """Whether no entry is off by more than the tolerance, but by more than differences can be."""
+    """Whether no entry is off by more than the tolerance, although some are by more than the error of differences."""
     agrees: bool = False
-    """Whether the Jacobians agree, at a kink: by chance, so that this is no verdict."""
+    """Whether the Jacobians agree although the function has a kink: by chance, so that the claim is not confirmed."""
     memory: str = ""
-    """How a cotangent lies in memory for which the gradient is another one: see `MEMORIES` in strides.py."""
+    """The memory layout of the cotangents for which the gradient is wrong: see `MEMORIES` in strides.py."""
     cause: Exception | None = None
     """The exception that the function raises where it should not."""
 
@@ -107,36 +107,36 @@ class Disagreement:
         cls, mismatch: Mismatch | None, worst: Sequence[Entry], findings: Sequence[Finding] = (),
         pair: Pair | None = None, *, below_atol: bool = False,
     ) -> Disagreement:  # fmt: skip
-        """Return that entries of two Jacobians differ: where, and what the mistake looks like, as lines of text."""
+        """Return that entries of two Jacobians differ, with a text of several lines: where, and the likely causes."""
         lines = ["the Jacobians differ" if mismatch is None else mismatch.describe()]
         lines += ["less than atol, but more than rtol and the error of the differences account for"] * below_atol
         others = [entry for entry in worst[1:] if isfinite(entry.numerical) and isfinite(entry.analytical)]
-        lines += [f"also: {entry.describe()}" for entry in others]  # a place that is NaN says what all say
+        lines += [f"also: {entry.describe()}" for entry in others]  # entries that are not finite add no information
         lines += [f"it looks like this: {finding.text}" for finding in findings if finding.kind != "unlike"]
         text = "\n".join(lines)
         return cls(text, "wrong", mismatch, tuple(findings), tuple(worst), pair, below_atol=below_atol)
 
 
 def output_label(output: int, name: str) -> str:
-    """Return what to call an output: `output 0`, or `output.loss` if it has a name."""
+    """Return the label of an output: `output 0`, or `output.loss` if it has a name."""
     return f"output{name}" if name else f"output {output}"
 
 
 @dataclass(frozen=True)
 class Names:
-    """What a function is called whose Jacobian is compared, and what its outputs and leaves are."""
+    """The labels of a function whose Jacobian is compared, of its outputs and of its leaves."""
 
     outputs: tuple[str, ...]
     leaves: tuple[str, ...]
     function: str = "the function"
     order: int = 1
-    """That of the Jacobian: 1 for the function itself, 2 for its backward pass."""
+    """The order of the Jacobian: 1 for the function itself, 2 for its backward pass."""
     linear: int = 0
-    """How many leaves it is linear in, by being a derivative: the last ones, cotangents or tangents."""
+    """The number of leaves in which a derivative is linear: its last ones, cotangents or tangents."""
 
     @classmethod
     def of(cls, function: Differentiable, request: Request) -> Names:
-        """Return the names for the function of a request, or for a derivative of it."""
+        """Return the labels for the function of a request, or for a derivative of it."""
         if isinstance(function, Primal):
             names = request.names
             above = tuple(output_label(k, names[k] if names else "") for k in function.chosen)
@@ -149,7 +149,7 @@ class Names:
         inner = cls.of(function.inner, request)
         if isinstance(function, Pullback):
             own, what, by, above, below = "the backward pass", "gradient", "cotangent", inner.leaves, inner.outputs
-            if function.fixed:  # these are no arguments
+            if function.fixed:  # fixed cotangents are not arguments
                 below = tuple(name for name, v in zip(below, function.fixed, strict=True) if v is None)
         else:
             own, what, by, above, below = "the jvp", "tangent", "tangent", inner.outputs, inner.leaves
@@ -162,7 +162,7 @@ class Names:
         self, row: int, column: int, numerical: float, analytical: float, outputs: Sequence[Tensor],
         leaves: Sequence[Tensor],
     ) -> Entry:  # fmt: skip
-        """Return an entry of the whole Jacobian, at an output and an input coordinate."""
+        """Return an entry of the whole Jacobian, given its values and the coordinates of its output and its input."""
         (i, m), (j, n) = located(row, outputs), located(column, leaves)
         places = *split(m, outputs[i]), *split(n, leaves[j])
         return Entry(i, j, *places, numerical, analytical, self.outputs[i], self.leaves[j])
@@ -179,16 +179,16 @@ class Pair:
     leaves: Sequence[Tensor]
     names: Names
     row_labels: Sequence[str] = ()
-    """What to call the rows of a slice of a Jacobian, as in `[7, 2]`; empty: they are indices in `outputs`."""
+    """The labels of the rows of a slice of a Jacobian, such as `[7, 2]`; empty if rows are coordinates of `outputs`."""
     column_labels: Sequence[str] = ()
 
     def block(self, i: int, j: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return both Jacobians of an output by a leaf, and the excess of their entries."""
+        """Return the numerical block, the analytical block and the excess for an output by a leaf."""
         rows, columns = place_of(i, self.outputs), place_of(j, self.leaves)
         return self.numerical[rows, columns], self.analytical[rows, columns], self.excess[rows, columns]
 
     def worst(self, most: int = 5) -> list[Entry]:
-        """Return the entries that exceed their tolerance most. Of an element of a complex leaf it is the worse part."""
+        """Return the entries that exceed their tolerance most; for a complex leaf, the worse part of an element."""
         ranked = self._ranked.flatten()
         order = ranked.argsort(descending=True, stable=True)[:most].tolist()
         return [self.entry(*divmod(k, self.excess.shape[1])) for k in order if ranked[k] > 0]
@@ -212,7 +212,7 @@ class Pair:
 
     @cached_property
     def _ranked(self) -> Tensor:
-        """The excess, without that of the better part of each entry of a complex leaf."""
+        """The excess, with zero for the better of the two parts of each element of a complex leaf."""
         off = (self.analytical - self.numerical).abs().nan_to_num(nan=float("inf"))
         worse = torch.ones_like(off, dtype=torch.bool)
         for leaf, own, mask in zip(
@@ -225,11 +225,11 @@ class Pair:
 
 
 RADIUS = 2
-"""How many rows and columns on each side of an entry are shown."""
+"""The number of rows and columns that are shown on each side of an entry."""
 
 
 def _window(numerical: Tensor, analytical: Tensor, row: int, column: int) -> str:
-    """Return both matrices around an entry, side by side, the entry marked."""
+    """Return both matrices around an entry as text, side by side, with the entry marked."""
     rows = range(max(0, row - RADIUS), min(numerical.shape[0], row + RADIUS + 1))
     columns = range(max(0, column - RADIUS), min(numerical.shape[1], column + RADIUS + 1))
 

@@ -26,21 +26,21 @@ from opcheck.strides import MEMORIES
 from opcheck.text import class_of, message_of
 
 REPEATS = 7
-"""How often backward is repeated to see whether it is random. A pass that differs one time in ten is caught at
-about half of the samples (1 - 0.9**7 = 0.52)."""
+"""How often backward is repeated to detect randomness. A pass that differs one time in ten is caught at about half of
+the samples (1 - 0.9**7 = 0.52)."""
 
 KEPT = "with retain_graph=True a graph is used again: backward must leave what forward has saved as it is"
 
 COTANGENTS = ("noncontiguous", "number", "expanded", "expanded_last")
-"""How cotangents lie in memory at written samples, beside plain ones: with gaps, and as the backward pass of sum() over
-all dims, over the first or over the last one makes them."""
+"""The memory layouts of cotangents at written samples, besides contiguous ones: with gaps, and as the backward pass of
+sum() over all dims, over the first or over the last dim expands them."""
 
 
 def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
     """Return why undefined cotangents are not treated as zeros, or None if they are.
 
-    If all are undefined, the gradients must be zero. If one of several is, or all but one, they must be those for
-    zeros in their place.
+    If all cotangents are undefined, the gradients must be zero. If only one is undefined, or all but one, the gradients
+    must be those for zeros in place of the undefined cotangents.
     """
     point.product("reverse")
     outputs = point.outputs
@@ -59,7 +59,7 @@ def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
 
 
 def _cotangents(missing: Sequence[int], point: Point, request: Request) -> str:
-    """Return which cotangents are missing, as the subject of a sentence."""
+    """Return the labels of the missing cotangents, as the subject of a sentence."""
     called = Names.of(point.function, request)
     names, several = [called.outputs[index] for index in missing], len(missing) > 1
     return f"the cotangent{'s' * several} of {', '.join(names)} {'are' if several else 'is'}"
@@ -82,18 +82,19 @@ def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
 
 
 def _is_for_zeros(derivative: Tensor, zeroed: Tensor, point: Point, mode: Mode) -> bool:
-    """Tell whether a derivative without some vectors is the one for `zeroed`, which has zeros in their place."""
+    """Return whether a derivative without some vectors equals the one for `zeroed`, which has zeros in their place."""
     rounding = point.rounding
-    if not bool(zeroed.any()):  # whatever the formula makes of zeros (0 * inf, say)
+    if not bool(zeroed.any()):  # expect zero: the formula may turn zeros into NaN (0 * inf, say)
         return same(derivative, torch.zeros_like(derivative), rounding, rounding)
     expected = _instead_of(derivative, point, mode, zeroed, rounding, rounding)
     return expected is None or is_cancellation(derivative, expected, point.by_jacobian(mode, zeroed), point)
 
 
 def _instead_of(got: Tensor, point: Point, mode: Mode, vectors: Tensor, rtol: float, atol: float) -> Tensor | None:
-    """Return the derivative for some vectors by ordinary calls, if `got` is another one; else None.
+    """Return the derivative for some vectors by ordinary calls, if `got` differs from it; else None.
 
-    The Jacobian is asked first. A derivative that is random tells nothing: two ordinary calls differ as well.
+    First, `got` is compared with the product of the Jacobian, which may be cached. Return None as well for a derivative
+    that is random: two ordinary calls differ from each other.
     """
     if same(got, point.by_jacobian(mode, vectors), rtol, atol):
         return None
@@ -105,16 +106,17 @@ def _instead_of(got: Tensor, point: Point, mode: Mode, vectors: Tensor, rtol: fl
 
 
 def is_cancellation(derivative: Tensor, expected: Tensor, otherwise: Tensor, point: Point) -> bool:
-    """Tell whether a derivative differs by rounding alone, where large terms cancel: up to half of the digits.
+    """Return whether a derivative differs from `expected` by rounding alone, where large terms cancel.
 
-    otherwise: the same as `expected`, computed in another way, which has to differ from it as well.
+    Such a difference may be up to half of the digits. otherwise: the derivative `expected`, computed in another way. It
+    must differ from `expected`, too.
     """
     most = 10 * point.unit**0.5 * float(expected.abs().max()) if expected.numel() else 0.0
     return largest_difference(derivative, expected) <= min(100 * largest_difference(expected, otherwise), most)
 
 
 def _vjp_without(point: Point, missing: Sequence[int]) -> Tensor:
-    """Return the gradients for the probe, with undefined cotangents for some outputs."""
+    """Return the gradients for the probe as cotangent, which is undefined for some outputs."""
     outputs = point.graph()
     marked = tuple(undefined(y) if index in missing else y for index, y in enumerate(outputs))
     return vector(vjp(marked, point.leaves, tensors_of(probe(point.size[0]), outputs)))
@@ -125,8 +127,8 @@ def memory_of_cotangents(
 ) -> Disagreement | None:
     """Return which gradient depends on how the cotangent lies in memory, or None if none does.
 
-    memories: the ways to lie there, as in MEMORIES, beside that of plain ones.
-    rounding: by how much gradients may differ, relative and absolute. Default: what the dtypes of the point explain.
+    memories: the memory layouts to compare with contiguous memory, as named in MEMORIES.
+    rounding: the relative and the absolute tolerance of gradients. Default: what the dtypes of the point explain.
     """
     dims = max((y.dim() for y in point.outputs if y.requires_grad), default=-1)
     own = {name: MEMORIES[name] for name in memories if MEMORIES[name].dims <= dims}
@@ -137,7 +139,7 @@ def memory_of_cotangents(
     rounding = point.rounding if rounding is None else rounding
     for name, memory in own.items():
         special = tuple(map(memory.make, cotangents))
-        values = vector(special)  # before somebody writes to it
+        values = vector(special)  # copied before the backward pass may write to the cotangents
         gradient = vector(vjp(outputs, point.leaves, special))
         if memory.keeps and same(gradient, point.product("reverse"), rounding, rounding):
             continue
@@ -157,7 +159,7 @@ def memory_of_cotangents(
 def attributes(point: Point, request: Request) -> Disagreement | None:
     """Return which gradient differs from its input in dtype, shape, layout or device, or None if none does.
 
-    A gradient may always be strided. One that is sparse has as many sparse and dense dimensions as its input.
+    A gradient may always be strided. A sparse one must have as many sparse dimensions as its input.
     """
     outputs = point.graph()
     gradients = vjp(outputs, point.leaves, tuple(torch.ones_like(output) for output in outputs))
@@ -173,7 +175,7 @@ def attributes(point: Point, request: Request) -> Disagreement | None:
 
 
 def undefined_vectors(point: Point, request: Request) -> Disagreement | None:
-    """Return why undefined cotangents, or tangents where forward mode is claimed, are not treated as zeros."""
+    """Return why undefined cotangents (and tangents, if forward mode is claimed) are not treated as zeros, or None."""
     disagreement = undefined_cotangents(point, request)
     return disagreement or (undefined_tangents(point, request) if request.forward_ad else None)
 
@@ -181,7 +183,7 @@ def undefined_vectors(point: Point, request: Request) -> Disagreement | None:
 def nondeterminism(point: Point, request: Request, repeats: int = REPEATS) -> Disagreement | None:
     """Return by how much backward passes on one graph differ from the first, or None if they do not.
 
-    Passes on the exceptions of the first one; those of the others are a disagreement.
+    Passes on the exceptions of the first pass. An exception of a later pass is a disagreement.
     """
     outputs, cotangent = point.graph(), probe(point.size[0])
 
@@ -201,20 +203,20 @@ def nondeterminism(point: Point, request: Request, repeats: int = REPEATS) -> Di
 
 
 def batched_backward(point: Point, request: Request) -> Disagreement | None:
-    """Return why the backward pass cannot be vmapped, or how the result differs from the loop; None if it is right."""
+    """Return why the backward pass cannot be vmapped, or how the result differs from a loop; None if they agree."""
     size = point.size[0]
     cotangents = torch.cat([directions(size, point.projections, "outputs"), probe(size).unsqueeze(0)])
     return _batching(point, "reverse", cotangents, "backward pass")
 
 
 def batched_forward(point: Point, request: Request) -> Disagreement | None:
-    """Return why the jvp cannot be vmapped, or how the result differs from the loop; None if it is right."""
+    """Return why the jvp cannot be vmapped, or how the result differs from a loop; None if they agree."""
     tangents = torch.stack([probe(point.size[1], number) for number in range(3)])
     return _batching(point, "forward", tangents, "jvp")
 
 
 def _batching(point: Point, mode: Mode, directions: Tensor, what: str) -> Disagreement | None:
-    """Return why a derivative cannot be vmapped, or how the result differs; None if it is right."""
+    """Return why a derivative cannot be vmapped, or how the result differs from a loop; None if they agree."""
     if not point.outputs:
         return None
     batched = tried(lambda: point.vmapped(mode, directions))

@@ -1,9 +1,9 @@
-"""Finds the dims along which a function works independently, from its values and one derivative.
+"""Finds the axes along which a function is independent, from its values and one derivative.
 
 A function is independent along an axis, such as the batch, if slice i of its outputs depends on slice i of its inputs
-and on inputs that all slices share, and on nothing else. Each leaf is moved once: which outputs change leaves few dims
-that may go together. A derivative confirms them: where each slice of a direction is scaled by a weight, the same slice
-of the derivative along it must be scaled by the same weight.
+and on inputs that all slices share, and on nothing else. Each leaf is moved once: the outputs that change leave few
+dims that may belong to the same axis. A derivative confirms them: if each slice of a direction is scaled by a weight,
+the same slice of the derivative must be scaled by the same weight.
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ def independent_axes(
 ) -> tuple[Axis, ...]:  # fmt: skip
     """Return the axes along which a function is independent, in the order of the first output's dims.
 
-    values: the function without a graph; slopes: its differences along directions, with a step; unit: that of its
-    rounding; outputs: those at the leaves. A function that raises nearby has no axes.
+    values: the function, without a graph.
+    slopes: its differences along directions, with a step.
+    unit: the unit of its rounding.
+    outputs: the outputs at the leaves.
+
+    A function that raises nearby has no axes.
     """
 
     def independent() -> tuple[Axis, ...]:
@@ -47,7 +51,7 @@ def independent_axes(
 def _is_independent(
     axes: Sequence[Axis], slopes: Callable[[Tensor, float], Differences], unit: float, leaves: Tensors, outputs: Tensors
 ) -> bool:
-    """Tell whether scaling a slice of a direction scales the same slice of the derivative by as much, and no other."""
+    """Return whether scaling each slice of a direction scales the same slice of the derivative alike, and no other."""
     along, scales = [], []
     for k, leaf in enumerate(leaves):
         before, after = (sum(map(real_size, part)) for part in (leaves[:k], leaves[k + 1 :]))
@@ -63,7 +67,7 @@ def _is_independent(
     error = error_estimate(fine, [slopes(rows, 2 * step)], unit)
     error += (
         unit * max(largest(leaf.detach()) for leaf in leaves) / step * largest(fine.jacobian)
-    )  # points are rounded, too
+    )  # the points are rounded, too
     return not bool((off > CERTAIN * (error[:, 1::2] + error[:, ::2] * scale.abs())).any())
 
 
@@ -76,10 +80,10 @@ def _scale(tensor: Tensor, vectors: Sequence[tuple[int | None, Tensor]]) -> Tens
 
 
 def _candidates(values: Callable[[Tensors], Tensors], leaves: Tensors, outputs: Tensors) -> Iterator[Axis]:
-    """Yield the axes that one change of each leaf leaves possible.
+    """Yield the axes that are possible after one change of each leaf.
 
-    A leaf changes in half of its slices along each dim. A dim of an output goes with a dim of the same size, if what
-    changes along it is within the same half.
+    A leaf is changed in half of its slices along each dim. A dim of an output may belong to the same axis as a dim of
+    the leaf of the same size, if the output changes along it within the same half only.
     """
     if not outputs or any(not output.numel() for output in outputs):
         return
@@ -107,15 +111,15 @@ def _candidates(values: Callable[[Tensors], Tensors], leaves: Tensors, outputs: 
 
 @dataclass(frozen=True)
 class Reach:
-    """What a change of one leaf changes."""
+    """The effect of a change of one leaf."""
 
     halves: Sequence[Tensor]
-    """For each dim of the leaf, in which slices it changes."""
+    """For each dim of the leaf, a mask of the slices that are changed."""
     changed: Sequence[Sequence[Tensor]]
-    """For each output and each of its dims, which slices change."""
+    """For each output and each of its dims, a mask of the slices that change."""
 
     def allows(self, dim: int, output: int, place: int) -> bool:
-        """Tell whether an output changes along one of its dims only where the leaf does along `dim`."""
+        """Return whether an output changes along its dim `place` only where the leaf does along `dim`."""
         half, changed = self.halves[dim], self.changed[output][place]
         return len(half) == len(changed) and not bool((changed & ~half).any())
 
@@ -130,7 +134,7 @@ def _reach(values: Callable[[Tensors], Tensors], leaves: Tensors, outputs: Tenso
         half[order[: max(1, size // 2)]] = True
         halves.append(half)
         changes &= half.view([-1 if own == dim else 1 for own in range(leaf.dim())])
-    by = leaf * 0.0117 + 0.00131  # a small change is enough to be seen, and likely to be valid
+    by = leaf * 0.0117 + 0.00131  # a small change has an effect, and is likely to stay in the domain
     moved = torch.empty_like(leaf).copy_(torch.addcmul(leaf, by, changes.to(leaf)))
     others = values(tuple(moved if k == number else own.clone() for k, own in enumerate(leaves)))
     changed = []
@@ -142,8 +146,8 @@ def _reach(values: Callable[[Tensors], Tensors], leaves: Tensors, outputs: Tenso
 
 
 def _match(leaf: Tensor, output: Tensor, dim: int, used: set[int | None], reach: Reach) -> int | None:
-    """Return the dim of a leaf that may go with a dim of the first output; None if there is none."""
-    aligned = dim - output.dim() + leaf.dim()  # as broadcasting does, or counted from the first
+    """Return the dim of a leaf that may belong to the same axis as a dim of the first output; None if there is none."""
+    aligned = dim - output.dim() + leaf.dim()  # dims are aligned from the last, as in broadcasting, or from the first
     return next(
         (
             own for own in (aligned, dim, *range(leaf.dim()))

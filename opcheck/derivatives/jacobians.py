@@ -1,4 +1,4 @@
-"""Holds a Jacobian by automatic differentiation against the numerical one; single calls confirm what differs."""
+"""Compares a Jacobian by automatic differentiation with the numerical one. Ordinary calls confirm differences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opcheck.derivatives.wrong_entries import HOW, entry_of, explain, not_linear
 
 
 def compare(point: Point, mode: Mode, request: Request) -> Disagreement | None:
-    """Return where the Jacobian by a mode contradicts the numerical one, or None if it does not."""
+    """Return where the Jacobian by a mode differs from the numerical one, or None if they agree."""
     numbers = request.numbers
     first = Comparison.of(point, mode, numbers)
     if first.agrees:
@@ -28,11 +28,11 @@ def compare(point: Point, mode: Mode, request: Request) -> Disagreement | None:
         if disagreement is not None:
             return disagreement
     looped = first
-    if first.differs or first.nonlinear:  # what the batch objects to is confirmed one by one
+    if first.differs or first.nonlinear:  # confirm the failure of the batch by ordinary calls
         looped = Comparison.of(point, mode, numbers, looped=True)
     if looped.differs:
         disagreement = explain(looped, request)
-        if disagreement is None:  # no entry is at fault: the function is not independent along the axes that were found
+        if disagreement is None:  # no entry is wrong: the function is not independent along the axes
             point.turn_to(Random(point.size, point.coverage.projections))
             return compare(point, mode, request)
         return disagreement
@@ -44,7 +44,7 @@ def compare(point: Point, mode: Mode, request: Request) -> Disagreement | None:
 def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement | None:
     """Return that the Jacobians differ, if ordinary calls confirm the worst entry; None if they do not, or at a kink.
 
-    For a disagreement that is expected: what it looks like, nobody asks.
+    Used for expected failures, which need no diagnosis.
     """
     point, mode, numbers = comparison.point, comparison.mode, comparison.numbers
     if not bool(comparison.excess.any()):
@@ -60,8 +60,8 @@ def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement |
 
 
 def digits_lost(point: Point, mode: Mode, request: Request) -> Disagreement | None:
-    """Return that a Jacobian within the tolerance has lost digits, if differences can tell; else None."""
-    for looped in (False, True):  # what the batch objects to is confirmed one by one
+    """Return that a Jacobian within the tolerance has lost digits; None if not, or if differences are inconclusive."""
+    for looped in (False, True):  # confirm the failure of the batch by ordinary calls
         comparison = Comparison.of(point, mode, request.numbers, looped)
         if comparison.has_all_digits:
             return None
@@ -87,10 +87,11 @@ def digits_lost(point: Point, mode: Mode, request: Request) -> Disagreement | No
 
 
 def _by_reference(point: Point, mode: Mode, request: Request) -> Disagreement | None:
-    """Given products V J U that agree, return where V J is not that of the differentiable reference, or None.
+    """Return where V J differs from that of the differentiable reference, or None.
 
-    A wrong entry changes one of N numbers there, and is not hidden in a sum over both sides. There is none for
-    derivatives of higher order, and none that is another function at this point.
+    Called after the products V J U agree, in which a wrong entry may hide in a sum over both sides. Here, it changes
+    one of N numbers. Only the function itself is compared, not its derivatives, and only in reverse mode with random
+    directions. Return None if the reference has other values at this point.
     """
     function, numbers = point.function, request.numbers
     if (
@@ -109,7 +110,7 @@ def _by_reference(point: Point, mode: Mode, request: Request) -> Disagreement | 
         return other.products(mode, point.directions.of(mode))
 
     right = tried(products_of_reference)
-    if right is None or isinstance(right, Exception):  # it does not take such arguments, or is not differentiable
+    if right is None or isinstance(right, Exception):  # the reference cannot be used
         return None
     bound = numbers.atol * point.directions.of(mode).norm(dim=1).unsqueeze(1) + numbers.rtol * right.abs()
     for looped in (False, True):

@@ -1,7 +1,7 @@
 """Common mistakes in derivatives, applied to a numerical block: a lost sign, a factor, a missing sum, a transposition.
 
-A block is one output by one leaf. A mistake explains a block if it predicts it within tolerance, and far better than
-the numerical block does.
+A block is one output by one leaf. A mistake explains an analytical block if it predicts the block within tolerance, and
+far better than the numerical block does.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from opcheck.derivatives.tolerances import Numbers
 
 @dataclass(frozen=True)
 class Mistake:
-    """What a mistake makes of a numerical block."""
+    """A mistake, and the analytical block that it would produce from a numerical one."""
 
     kind: str
     says: str
     fields: dict[str, Any]
     predicted: Tensor
-    """The analytical block that it leads to."""
+    """The analytical block that the mistake would produce."""
     noise: float = 1.0
-    """What it multiplies the noise of the numerical block by."""
+    """The factor by which the mistake multiplies the noise of the numerical block."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Output i by leaf j: n and a are of shape (output elements, parts, leaf elements, parts)."""
+    """Output i by leaf j: numerical n and analytical a, of shape (output elements, parts, leaf elements, parts)."""
 
     i: int
     j: int
@@ -46,32 +46,32 @@ class Block:
     n: Tensor
     a: Tensor
     wrong: Tensor
-    """Which entries exceed their tolerance, of shape (output elements, parts, leaf elements)."""
+    """A mask of the entries that exceed their tolerance, of shape (output elements, parts, leaf elements)."""
     numbers: Numbers
     names: tuple[str, str]
 
     @cached_property
     def zero(self) -> Tensor:
-        """Where the analytical block is zero, compared with atol and with the largest numerical entry."""
+        """Where the analytical block is zero, compared with atol and with rtol times the largest numerical entry."""
         return moduli(self.a) <= min(self.numbers.atol, self.numbers.rtol * float(self.n.abs().max()))
 
     def explained_by(self, mistake: Mistake) -> bool:
-        """Tell whether a mistake predicts the analytical block."""
+        """Return whether a mistake predicts the analytical block within tolerance, and ten times better than n does."""
         off = self.a - mistake.predicted
         bound = self.numbers.atol * mistake.noise + self.numbers.rtol * moduli(mistake.predicted)
         return bool((moduli(off) <= bound).all()) and bool(off.norm() <= 0.1 * (self.a - self.n).norm())
 
     def entry(self, position: int) -> Entry:
-        """Return the entry at a position of the flattened `wrong`; of a complex leaf the worse part."""
+        """Return the entry at a position of the flattened `wrong`; for a complex leaf, the worse part."""
         row, element = divmod(position, self.n.shape[2])
         n, a = (matrix.flatten(0, 1)[row, element] for matrix in (self.n, self.a))
-        worse = int((a - n).abs().argmax())  # NaN is the greatest
+        worse = int((a - n).abs().argmax())  # argmax counts NaN as the largest
         places = *split(row, self.output), *split(element * len(n) + worse, self.leaf)
         return Entry(self.i, self.j, *places, float(n[worse]), float(a[worse]), *self.names)
 
 
 def blocks_of(pair: Pair, numbers: Numbers) -> Iterator[Block]:
-    """Yield the blocks of two Jacobians, row by row."""
+    """Yield the blocks of two Jacobians, one output after another."""
     for i, output in enumerate(pair.outputs):
         for j, leaf in enumerate(pair.leaves):
             n, a, excess = pair.block(i, j)
@@ -82,7 +82,7 @@ def blocks_of(pair: Pair, numbers: Numbers) -> Iterator[Block]:
 
 
 def moduli(entries: Tensor) -> Tensor:
-    """Return moduli over the parts of the leaf, as torch's gradcheck compares them."""
+    """Return the moduli over the parts of the leaf, which torch's gradcheck compares. The last dim is dropped."""
     return torch.hypot(*entries.unbind(3)) if entries.shape[3] == 2 else entries.squeeze(3).abs()
 
 
@@ -114,7 +114,7 @@ def _broadcast(block: Block) -> Iterator[Mistake]:
 
 
 def _conjugated(block: Block) -> Iterator[Mistake]:
-    dims = {"derivative": [1, 3], "gradient": [3], "cotangent": [1]}  # those of the parts
+    dims = {"derivative": [1, 3], "gradient": [3], "cotangent": [1]}  # the dims of the parts
     for what, flipped in dims.items():
         if all(block.n.shape[dim] == 2 for dim in flipped):
             predicted = block.n.clone()
@@ -130,7 +130,7 @@ def _real_factor(block: Block) -> Iterator[Mistake]:
 
 
 def _complex_factor(block: Block) -> Iterator[Mistake]:
-    """A factor of the gradient or, if that is real, of the derivative."""
+    """Yield a factor of the gradient or, if the leaf is real, of the derivative."""
     dim, what = (3, "gradient") if block.leaf.is_complex() else (1, "derivative")
     if block.n.shape[dim] == 2:
         n, a = (torch.complex(*entries.unbind(dim)) for entries in (block.n, block.a))
@@ -142,7 +142,7 @@ def _complex_factor(block: Block) -> Iterator[Mistake]:
 def _times(block: Block, factor: complex, what: str, predicted: Tensor) -> Iterator[Mistake]:
     real, imag = (_simple(part, abs(factor), block.numbers.rtol) for part in (factor.real, factor.imag))
     simple = real is not None and imag is not None
-    # Any number is some multiple of another: of one alone, only a simple factor is worth a word.
+    # A single entry is always a multiple of the right one, so report only a simple factor.
     alone = int((block.n.abs().amax((1, 3)) > block.numbers.atol).sum()) < 2
     if alone and not simple:
         return
@@ -180,7 +180,7 @@ def _simple(value: float, whole: float, rtol: float) -> float | None:
 
 
 def _sizes(block: Block, count: float) -> list[str]:
-    """Say what has the size `count`: a dimension, or all elements, of the input or the output."""
+    """Return what has the size `count`: a dimension, or all elements, of the input or the output."""
     sizes = []
     for name, tensor in (("input", block.leaf), ("output", block.output)):
         sizes += [f"size of dim {d} of the {name}" for d, size in enumerate(tensor.shape) if size == count]
@@ -197,7 +197,7 @@ def _transposed(block: Block) -> Iterator[Mistake]:
         says, fields = "the Jacobian is transposed: the gradient is J v where it should be J^T v", {"what": "Jacobian"}
         elements = n.permute(2, 1, 0, 3)
         yield Mistake("transposed", says, fields, elements)
-        if bool(((elements - n).abs() > block.numbers.atol).any()):  # else it would be a matter of conjugation
+        if bool(((elements - n).abs() > block.numbers.atol).any()):  # otherwise it would be a conjugation
             yield Mistake("transposed", says, fields, n.permute(2, 3, 0, 1))
 
 
@@ -208,4 +208,4 @@ def _swapped(tensor: Tensor) -> Tensor:
 
 
 FAMILIES = (_zero_or_sign, _broadcast, _conjugated, _real_factor, _complex_factor, _transposed)
-"""The most specific first."""
+"""The families of mistakes, the most specific first."""

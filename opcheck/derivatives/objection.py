@@ -1,4 +1,4 @@
-"""Tests a claim about derivatives by its name, such as `backward` or `fwd_over_rev`."""
+"""Tests a claim about derivatives, given by its name, such as `backward` or `fwd_over_rev`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
     "forward_ad": ((), "forward"),
     "scalarized_second_order": (("sum",), "reverse"),
 }
-"""The Jacobians that are not named by their modes: of which derivative, and by which mode."""
+"""The Jacobians that are not named by their modes: the steps to the derivative, and the mode of its Jacobian."""
 
 OF_GRADIENTS: dict[str, Callable[[Point, Request], Disagreement | None]] = {
     "batched_grad": batched_backward,
@@ -42,18 +42,18 @@ OF_GRADIENTS: dict[str, Callable[[Point, Request], Disagreement | None]] = {
     "grad_dtypes": attributes,
     "nondeterminism": nondeterminism,
 }
-"""How each claim about gradients beside their values is tested."""
+"""The tests of claims about gradients other than their values."""
 
 
 FURTHER = ("rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev")
-"""The derivatives of higher order that are compared along one direction, unless more is asked for."""
+"""The derivatives of higher order that are first compared along one direction, unless `Request.whole` names them."""
 
 LEFT_OUT_BY_TORCH = {"backward": memory_of_cotangents, "grad_dtypes": attributes}
-"""What torch's functions leave out of a claim."""
+"""The tests of those parts of a claim that torch's functions leave out."""
 
 
 def derivative_named(name: str) -> tuple[tuple[Step, ...], Mode] | None:
-    """Return which derivative a name stands for, and by which mode its Jacobian is taken; None if it is no Jacobian.
+    """Return the steps to the derivative that a name stands for, and the mode of its Jacobian; None if there is none.
 
     `fwd_over_rev` is the Jacobian of the pullback, by forward mode. There may be any number of modes.
     """
@@ -67,12 +67,12 @@ def derivative_named(name: str) -> tuple[tuple[Step, ...], Mode] | None:
 def objection(name: str, request: Request, point: Point | None = None) -> Disagreement | None:
     """Return why a claim does not hold, or None if it does.
 
-    name: of a Jacobian, as for `derivative_named`, or of a claim about gradients, as in OF_GRADIENTS.
-    point: that of the request, if it is there already. It may have been made for other tolerances.
+    name: the name of a Jacobian, as for `derivative_named`, or a key of OF_GRADIENTS.
+    point: the point of the request, if it is known. It may have been made for other tolerances.
 
-    Every objection is confirmed one by one before it is made. What a request wants torch to tell is left to it, and so
-    are fast mode and leaves whose elements cannot be moved. Raises CannotAsk if it cannot tell; passes on the
-    exceptions of the function.
+    A failure of a batch is confirmed by ordinary calls. torch's own functions test the claim if the request chooses
+    them, in fast mode, and if leaves have elements that cannot be moved. Raises CannotAsk if these functions are chosen
+    or necessary, but cannot test the claim; passes on the exceptions of the function.
     """
     if request.by_torch:
         return by_torch.objection(name, request)
@@ -88,7 +88,7 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
     point = point or Point.of(request)
     try:
         if name in OF_GRADIENTS:
-            # A sparse tensor has no tangent.
+            # A sparse tensor cannot carry a tangent, but its elements can.
             return OF_GRADIENTS[name](on_dense_elements(point) if name == "batched_forward_grad" else point, request)
         derivative, mode = jacobian_of(name, point)
         if _is_of_pullback(name):
@@ -109,7 +109,7 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
 
 
 def on_dense_elements(point: Point) -> Point:
-    """Return the point itself, or of a function of sparse leaves that of their elements, which can be moved."""
+    """Return the point itself or, if it has sparse leaves, that of their elements, which can be moved."""
     if point.elements is None:
         assert point.request is not None
         sparse = any(leaf.layout is not torch.strided for leaf in point.leaves)
@@ -118,14 +118,14 @@ def on_dense_elements(point: Point) -> Point:
 
 
 def jacobian_of(name: str, point: Point) -> tuple[Point, Mode]:
-    """Return the point of the derivative that a name stands for, and the mode that its Jacobian is taken by."""
+    """Return the point of the derivative that a name stands for, and the mode of its Jacobian."""
     place = derivative_named(name)
     assert place is not None, name
     return on_dense_elements(point).derived(*place[0]), place[1]
 
 
 def extent_compared(name: str, point: Point) -> Extent | None:
-    """Return how much of a Jacobian has been compared; None if none of it has, but along one direction."""
+    """Return how much of a Jacobian has been compared; None if nothing, or only one direction, has."""
     if derivative_named(name) is None or point.elements is None:
         return None
     extent = jacobian_of(name, point)[0].compared
@@ -135,7 +135,7 @@ def extent_compared(name: str, point: Point) -> Extent | None:
 
 
 def _is_of_pullback(name: str) -> bool:
-    """Tell whether a name stands for a Jacobian of the pullback, which is taken for several kinds of cotangents."""
+    """Return whether a name stands for a Jacobian of the pullback, which is compared for several cotangents."""
     place = derivative_named(name)
     return place is not None and place[0] == ("rev",)
 
@@ -147,10 +147,10 @@ def lost_digits(name: str, request: Request, point: Point) -> Disagreement | Non
 
 
 def lets_wrong_sign_pass(name: str, request: Request, point: Point) -> bool:
-    """Tell whether the tolerances would let the negative of a Jacobian pass.
+    """Return whether the tolerances would accept the negative of a Jacobian.
 
-    A claim about no Jacobian, or about tensors that cannot be moved, has none. Passes on the exceptions of the
-    function.
+    False for claims that are not about a Jacobian, and for leaves whose elements cannot be moved. Passes on the
+    exceptions of the function.
     """
     if derivative_named(name) is None or not are_movable(request.leaves):
         return False
@@ -166,7 +166,7 @@ def _of_pullback(point: Point, request: Request, mode: Mode) -> Disagreement | N
     if disagreement or mode == "forward":
         return disagreement
     for _ in others:
-        # The whole Jacobian is known to be right: that it is the same one, a random direction tells.
+        # The Jacobian is known to be right. One random direction shows whether it is the same for these cotangents.
         again = point.derived("rev with gaps")
         if not _agree(derivative, again):
             disagreement = compare(again, mode, request)

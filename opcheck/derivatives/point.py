@@ -1,8 +1,9 @@
-"""A function at its leaves, and its derivative there in three ways. Each is computed once, on first use.
+"""`Point`: a function at its leaves, and its Jacobian there by differences, by reverse mode and by forward mode.
 
-A real Jacobian of shape (M, N) in the coordinates of `coordinates.py` holds everything, whatever the dtypes. It is
-computed numerically, by reverse mode and by forward mode: for all directions at once, or one by one if the function
-cannot be batched or the result of the batch is in doubt. The derivative of a function is again a function at a point.
+The Jacobian is a real matrix of shape (M, N) in the coordinates of `coordinates.py`, whatever the dtypes. In each of
+the three ways it is computed once, on first use: in a batch of all directions, or with one call per direction if the
+function cannot be batched or the result of the batch is in doubt. The derivative of a function is again a function at a
+point (see `Point.derived`).
 """
 
 from __future__ import annotations
@@ -28,30 +29,32 @@ from opcheck.derivatives.uncertainty import ROUNDED
 from opcheck.strides import with_gaps
 
 LARGE = 4096
-"""From how many coordinates of inputs and outputs on ordinary calls, one by one, take less time than a batch."""
+"""The number of coordinates of inputs and outputs above which ordinary calls in a loop are faster than a batch."""
 FEW = 2
-"""Up to how many directions ordinary calls take less time than a batch."""
+"""The number of directions up to which ordinary calls in a loop are faster than a batch."""
 Step = Literal["rev", "rev with gaps", "fwd", "sum"]
-"""From a function to the next: its pullback, for cotangents that may have gaps in memory, its pushforward, or the sum
-of its gradients for cotangents of ones."""
+"""A step from a function to its derivative. rev: its pullback; rev with gaps: its pullback, for cotangents with gaps in
+memory; fwd: its pushforward; sum: the sum of its gradients for cotangents of ones."""
 
 
 @dataclass(frozen=True)
 class Analytical:
-    """The products of the directions with a Jacobian, by automatic differentiation."""
+    """The products of a Jacobian with the directions, by automatic differentiation."""
 
     jacobian: Tensor
-    """Of shape (M, N), float64; projected, V J of shape (K, N) by reverse and J U^T of shape (M, K) by forward mode."""
+    """For unit vectors the Jacobian, of shape (M, N), float64. For others V J of shape (K, N) by reverse mode, and J
+    U^T, of shape (M, K), by forward mode."""
     predicted: Tensor
-    """The sum of its products with some factors, a vector."""
+    """A linear combination of the products: if the derivative is linear, its value along that combination of
+    directions."""
     ordinary: Tensor
-    """The same sum by one ordinary call."""
+    """The derivative along the combined direction, by one ordinary call."""
     batched: bool = False
-    """Whether one batch has given all of them."""
+    """Whether the products come from one batch."""
 
     def holds(self, rounding: float) -> bool:
-        """Tell whether the ordinary call agrees with the Jacobian, up to a relative rounding error."""
-        if largest_difference(self.predicted, self.ordinary) <= rounding:  # as almost always; NaN is looked at below
+        """Return whether `ordinary` agrees with `predicted`, up to a relative rounding error."""
+        if largest_difference(self.predicted, self.ordinary) <= rounding:  # fast path; NaN is compared below
             return True
         scale = float(torch.linalg.vector_norm(self.jacobian, float("inf"))) if self.jacobian.numel() else 1.0
         allowed = rounding * (scale * max(self.jacobian.shape) if isfinite(scale) else 1.0)
@@ -59,22 +62,23 @@ class Analytical:
 
 
 class Point:
-    """A function at `leaves`, which require grad and are strided.
+    """A function at `leaves`, which require grad. Jacobians need strided leaves: see `elements`.
 
-    outputs: those at the leaves, if they are known already, by a call that nothing has come after.
-    cotangents: those that its pullback is taken for. Default: random ones.
+    outputs: the outputs at the leaves, if they are known from the latest call of the function.
+    cotangents: the cotangents of its pullback. Default: random ones.
     """
 
     can_batch = True
-    """Whether derivatives may be taken in many directions at once."""
+    """Whether derivatives may be computed for many directions in one batch."""
     has_slices = True
-    """Whether the function may turn out to be independent along dims of the leaves."""
+    """Whether to search for axes along which the function is independent."""
     request: Request | None = None
-    """The question that it was made for; None for a derivative."""
+    """The request that the point was made for; None for a derivative."""
     elements: Point | None = None
-    """The point of the elements of sparse leaves, once it is made."""
+    """The point whose leaves are the elements of sparse leaves, once it is made. If all leaves are strided: this
+    point."""
     _is_first_look = False
-    """Whether an objection is confirmed later, so that f(x) is taken from an earlier call instead of a further one."""
+    """Whether a disagreement will be confirmed by further calls, so that f(x) is reused from an earlier call."""
 
     def __init__(
         self, function: Differentiable, leaves: Tensors, *, coverage: Coverage = AUTO, outputs: Tensors | None = None,
@@ -89,11 +93,11 @@ class Point:
 
     @classmethod
     def of(cls, request: Request) -> Point:
-        """Return the point of a question. Passes on the exceptions of the function."""
+        """Return the point of a request. Passes on the exceptions of the function."""
         outputs = request.function(*request.leaves)
         chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad)
         if not chosen:
-            # Nothing has a backward pass: all that could have a derivative must then have none.
+            # No output has a graph: choose all that could have a derivative, which must then be zero.
             chosen = tuple(i for i, y in enumerate(outputs) if y.is_floating_point() or y.is_complex())
         point = cls(
             Primal(request.function, chosen), request.leaves, coverage=request.coverage,
@@ -103,7 +107,7 @@ class Point:
         return point
 
     def derived(self, *steps: Step) -> Point:
-        """Return the point of the function that some steps lead to: itself without any."""
+        """Return the point of the derivative that some steps lead to; the point itself if there are none."""
         if not steps:
             return self
         first, *others = steps
@@ -120,7 +124,7 @@ class Point:
         if step == "fwd":
             function, vectors = pushforward(self.function), vectors_like(self.leaves, 1)
         else:
-            # A pullback has an output for each leaf of its function: to know these takes no call.
+            # A pullback has an output for each leaf of its function, so that no call is needed.
             inner = self.function
             like = self.leaves[: inner.count] if isinstance(inner, Pullback) else self.outputs
             function = Pullback(self.function, count)
@@ -132,12 +136,12 @@ class Point:
     def graph(self) -> Tensors:
         """Return the outputs, with a graph that is used only once.
 
-        A backward pass may modify saved tensors, and so may any other call, which must not change what another
-        comparison sees. So the function is called again, unless nothing has run since the call that gave the values.
+        A backward pass, or any other call, may modify saved tensors, which must not affect other comparisons. So the
+        function is called again, unless nothing has run since the call that returned the outputs.
         """
         graph, self._graph = self._graph, None
         if graph is None:
-            # The function may exchange the memory of its leaves without a trace: they keep their own.
+            # The function may replace the memory of its leaves unnoticed: restore it.
             own = [(leaf, leaf.data) for leaf in self.leaves if leaf.layout is torch.strided]
             graph = self.function(*self.leaves)
             for leaf, memory in own:
@@ -145,19 +149,19 @@ class Point:
                     leaf.data = memory
         if self._outputs is None:
             self._outputs = graph
-        _ = self.value  # read before anybody writes to them
+        _ = self.value  # copied before another call writes to the outputs
         return graph
 
     @property
     def outputs(self) -> Tensors:
-        """The outputs at the leaves, for their shapes and dtypes. What needs a graph takes one: see `graph`."""
+        """The outputs at the leaves, for their shapes and dtypes. Call `graph` to differentiate them."""
         if self._outputs is None:
-            self._outputs = self._graph = self.graph()  # which nobody else has
+            self._outputs = self._graph = self.graph()  # not used yet
         return self._outputs
 
     @cached_property
     def value(self) -> Tensor:
-        """The outputs at the leaves, of shape (M,)."""
+        """The coordinates of the outputs at the leaves, of shape (M,)."""
         return vector(self.outputs)
 
     @cached_property
@@ -167,9 +171,9 @@ class Point:
 
     @cached_property
     def directions(self) -> Directions:
-        """The directions that the Jacobian is compared in.
+        """The directions along which the Jacobian is compared.
 
-        Raises TooLarge if a whole one is requested that does not fit into memory.
+        Raises TooLarge if a whole Jacobian is requested that does not fit into memory.
         """
         if self.projections is None:
             return Directions(self.size, self.leaves)
@@ -182,7 +186,7 @@ class Point:
 
     @cached_property
     def projections(self) -> int | None:
-        """The number of random directions on each side; None if the Jacobian is small enough to be whole."""
+        """The number of random directions on each side; None if the whole Jacobian is computed."""
         return self.coverage.directions(self.size)
 
     @cached_property
@@ -192,13 +196,13 @@ class Point:
 
     @cached_property
     def unit(self) -> float:
-        """The rounding unit of the function's arithmetic: that of the coarsest leaf or output."""
+        """The unit of rounding of the function's arithmetic: the machine epsilon of the coarsest leaf or output."""
         tensors = (*self.leaves, *self.outputs)
         return max((torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point() or t.is_complex()), default=0.0)
 
     @property
     def rounding(self) -> float:
-        """By how much two ways to the same derivative may differ, relative to its size."""
+        """The largest difference, relative to its size, between the same derivative computed in two ways."""
         return ROUNDED * self.unit
 
     @property
@@ -208,46 +212,49 @@ class Point:
 
     @property
     def compared(self) -> Extent | None:
-        """How much of it has been compared; None if nothing has, but along one direction."""
+        """How much of the Jacobian has been compared; None if nothing, or only one direction, has."""
         return self.extent if "directions" in self.__dict__ else None
 
     @cached_property
     def along_one(self) -> Point:
-        """The same point, seen along one random direction on each side, which takes a few ordinary calls."""
+        """The same point with one random direction on each side, which takes a few ordinary calls."""
         directions = Random(self.size, 1)
         other = copy(self)
         other.turn_to(directions)
         other._is_first_look = True
-        self._graph = None  # which nobody else has
+        self._graph = None  # `other` has it, and a graph is used only once
         return other
 
     def moved_to(self, coordinates: Tensor) -> Point:
-        """Return the point of the same function at other leaves, by their coordinates of shape (N,)."""
+        """Return the point of the same function at other leaves, given by their coordinates of shape (N,)."""
         leaves = tuple(leaf.requires_grad_() for leaf in tensors_of(coordinates, self.leaves))
         return type(self)(self.function, leaves, coverage=self.coverage)
 
     def turn_to(self, directions: Directions) -> None:
-        """Give up the directions for others."""
+        """Replace the directions, and discard the results along the previous ones."""
         self.directions, self._numerical, self._analytical = directions, {}, {}
 
     def at(self, leaves: Tensors) -> Tensors:
-        """Return the values that differences are taken of at other leaves, without a graph."""
+        """Return the values of `surrogate` at other leaves, without a graph."""
         self._graph = None
         with torch.no_grad():
             return self.surrogate(*leaves)
 
     @cached_property
     def surrogate(self) -> Differentiable:
-        """The function that differences are taken of: the function itself, if nothing stands in for it."""
+        """The function of which differences are taken: the function itself, or the same derivative of its surrogate."""
         return of_primal(self.function, Primal.surrogate)
 
     @cached_property
     def base(self) -> Tensor:
-        """The values that differences are taken of, at the leaves."""
+        """The values of `surrogate` at the leaves, of shape (M,)."""
         return self.value if self.surrogate is self.function else vector(self.at(self.leaves))
 
     def numerical(self, step: float, *, looped: bool = False) -> Differences:
-        """Return the differences along the directions."""
+        """Return the differences along the directions.
+
+        looped: whether to make one call per point. Default: use a batch if it can be relied on.
+        """
         looped = looped or self._one_by_one
         if (step, looped) not in self._numerical:
             of = self.looped_differences if looped else self.batched_differences
@@ -256,7 +263,7 @@ class Point:
         return self._numerical[step, looped]
 
     def batched_differences(self, along: Tensor, step: float) -> Differences | None:
-        """Return the differences for directions of shape (K, N) from a batch; None if there is none to rely on."""
+        """Return the differences along directions of shape (K, N) from a batch; None if it fails or is unreliable."""
         if not all(self.size):  # an empty Jacobian needs no batch
             return None
         points = stencil(self.coordinates, along, step)
@@ -272,21 +279,24 @@ class Point:
         return slopes if same(slopes.base, self.base, 1e-6, 1e-6) else None
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
-        """Return the differences for directions of shape (K, N), by one call for each point."""
+        """Return the differences along directions of shape (K, N), with one call per point."""
         count, needs_base = len(along), not self._is_first_look
         points = stencil_points(self.coordinates, along, step, with_base=needs_base)
         values = looped(self.surrogate, self.leaves, points)
         return Differences(values[:count], values[-1] if needs_base else self.base, values[count : 2 * count], step)
 
     def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
-        """Return the products of the directions by one of the modes. Passes on the exceptions of the derivative."""
+        """Return the products with the directions by a mode. Passes on the exceptions of the derivative.
+
+        looped: whether to make one call per direction. Default: use a batch if it agrees with an ordinary call.
+        """
         looped = looped or self._one_by_one
         known = self._analytical.get((mode, looped))
         if known is not None:
             return known
         directions = self.directions
         along = directions.of(mode)
-        if directions.sums and len(along) == 1:  # it is an ordinary call itself
+        if directions.sums and len(along) == 1:  # the product is an ordinary call itself
             ordinary = self.product(mode, along[0])
             known = Analytical(ordinary.expand(1, -1), ordinary, ordinary)
         else:
@@ -306,13 +316,13 @@ class Point:
 
     @property
     def _one_by_one(self) -> bool:
-        """Whether there is no batch, or ordinary calls, one by one, take less time than one."""
+        """Whether to loop instead of batching: batching is unavailable or slower."""
         return not self.can_batch or sum(self.size) > LARGE
 
     def product(self, mode: Mode, direction: Tensor | None = None) -> Tensor:
         """Return J^T v for a cotangent v of shape (M,), or J u for a tangent u of shape (N,), by an ordinary call.
 
-        direction: v, or u. Default: the `probe`, whose product is computed once.
+        direction: v, or u. Default: the `probe`, whose product is cached.
         """
         if direction is None and mode in self._ordinary:
             return self._ordinary[mode]
@@ -339,7 +349,7 @@ class Point:
     def products(self, mode: Mode, directions: Tensor) -> Tensor:
         """Return V J for cotangents V of shape (K, M), or U J^T for tangents U of shape (K, N), by ordinary calls.
 
-        All backward passes are on one graph.
+        All backward passes use one graph.
         """
         if mode == "reverse":
             outputs = self.graph()
@@ -350,9 +360,9 @@ class Point:
         return torch.stack(rows) if rows else directions.new_zeros(0, self.size[1 if mode == "reverse" else 0])
 
     def vmapped(self, mode: Mode, directions: Tensor) -> Tensor:
-        """Return the same by `torch.func.vmap` of a backward pass, or of forward mode.
+        """Return V J or U J^T by `torch.func.vmap` of a backward pass, or of forward mode.
 
-        There is one point, which may decide control flow. Passes on the exceptions of batching.
+        Only the directions are batched, so data-dependent control flow works. Passes on the exceptions of batching.
         """
         like: Tensors
         if mode == "reverse":
@@ -365,8 +375,8 @@ class Point:
         return batched(vmapped, directions, like, self.coverage.chunk(self.size))
 
     def by_jacobian(self, mode: Mode, directions: Tensor) -> Tensor:
-        """Return the same, or the product of a single vector: from the Jacobian if it is whole, else one by one."""
-        if self.projections is None and self.extent == "full":  # the first needs no search for axes
+        """Return V J, U J^T or the product of one vector: from the Jacobian if it is whole, else by ordinary calls."""
+        if self.projections is None and self.extent == "full":  # tested first, since it needs no search for axes
             jacobian = self.analytical(mode).jacobian
             return directions @ (jacobian if mode == "reverse" else jacobian.T)
         return self.product(mode, directions) if directions.dim() == 1 else self.products(mode, directions)

@@ -15,58 +15,60 @@ from torch import Tensor
 from opcheck.derivatives.tolerances import Numbers
 
 Function = Callable[..., tuple[Tensor, ...]]
-"""Leaves in, outputs out, both tensors of any shape. Its attribute `surrogate`, if it has one, is the function that
-differences are taken of in its place: the one whose derivative it is meant to have."""
+"""A function of leaves that returns outputs, all of them tensors of any shape. If it has an attribute `surrogate`,
+differences are taken of that function instead: the one whose derivative it is meant to have."""
 
 
 def surrogate_of(function: Function) -> Function | None:
-    """Return the function that differences are taken of in place of another one; None: there is none."""
+    """Return the `surrogate` of a function, of which differences are taken in its place; None if it has none."""
     own: Function | None = getattr(function, "surrogate", None)
     return own
 
 
 MATRICES = 32
-"""How many matrices of the size of the whole Jacobian are assumed to be in memory at a time: directions, values at the
-stencil, the Jacobian by each mode, and temporaries of the comparison. Measured: 22 to 37."""
+"""The number of matrices of the size of the whole Jacobian that are assumed to be in memory at a time: directions,
+values at the stencil, the Jacobian by each mode, and temporaries of the comparison. Measured: 22 to 37."""
 
 COMPRESSED = 16
-"""The same for a matrix of directions by coordinates, where directions are fewer."""
+"""The number of matrices of shape (directions, coordinates) that are assumed to be in memory at a time, where one
+direction serves many slices (see `Coverage.allows_compressed`)."""
 
 COPIES = 16
-"""How many tensors of the size of inputs and outputs an operator is assumed to need at a time."""
+"""The number of tensors of the size of inputs and outputs that an operator is assumed to need at a time."""
 
 
 class TooLarge(Exception):
-    """A sample needs more than the settings allow. The text says what, and which setting allows more."""
+    """A sample needs more memory than the settings allow. The message states how much, and which setting to raise."""
 
 
 NO_REFUSAL = (TooLarge, MemoryError, torch.OutOfMemoryError)
-"""Exceptions that say nothing about what a function supports."""
+"""Exceptions that do not show what a function supports."""
 
 
 T = TypeVar("T")
 
 
 def tried(call: Callable[[], T], *, in_any_memory: bool = False) -> T | Exception:
-    """Return what a call returns, or the exception by which the function refuses it.
+    """Return the result of a call, or the exception that it raises.
 
-    in_any_memory: whether a lack of memory is returned, too, as where the same can be had in less.
+    in_any_memory: whether to return a lack of memory (NO_REFUSAL), too, for callers that can do with less memory.
 
-    Raises NO_REFUSAL, and mistakes of opcheck itself.
+    Raises NO_REFUSAL otherwise, and bugs of opcheck itself (see `is_own`).
     """
     try:
         return call()
     except Exception as error:
-        for_memory = issubclass(type(error), NO_REFUSAL)  # its __class__ may raise
+        for_memory = issubclass(type(error), NO_REFUSAL)  # `type()`, since its __class__ may raise
         if is_own(error) or (for_memory and not in_any_memory):
             raise
         return error
 
 
 def is_own(error: BaseException) -> bool:
-    """Tell whether an exception is a mistake in opcheck itself, and not what an operator raises.
+    """Return whether an exception is a bug in opcheck itself, rather than an error of the operator.
 
-    Where torch is called with what an operator has returned, it is if its kind is one that torch does not raise.
+    It is if it was raised in opcheck and has a type that torch does not raise for the outputs of an operator (such as
+    NameError), or if it was raised in a folder whose code never handles tensors.
     """
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     place = frames[-1].f_code.co_filename if frames else ""
@@ -75,15 +77,15 @@ def is_own(error: BaseException) -> bool:
     return place.startswith(PACKAGE if is_of_a_kind else WITHOUT_TENSORS)
 
 
-# As text, since each sample that an operator refuses is compared with them.
+# Strings, which compare faster than paths: each refused sample is compared with them.
 PACKAGE = f"{Path(__file__).resolve().parent.parent}{os.sep}"
 WITHOUT_TENSORS = tuple(f"{Path(PACKAGE, folder)}{os.sep}" for folder in ("spec", "planning", "samples/derive"))
-"""The folders whose code never has a tensor."""
+"""The folders whose code never handles tensors."""
 
 
 Extent = Literal["full", "structured", "projected"]
-"""How much of a Jacobian is compared: all of its entries, all that can be other than zero where slices of the inputs
-are independent, or random projections."""
+"""How much of a Jacobian is compared. full: all entries; structured: all entries that can be nonzero where slices of
+the inputs are independent; projected: random projections."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +93,14 @@ class Coverage:
     """How much of a Jacobian is computed, and in how much memory."""
 
     jacobian: Literal["full", "projected", "auto"] = "auto"
-    """The whole Jacobian, or its products with random directions; auto: the whole one up to `largest`, above it all
-    entries that can be other than zero, if slices of the inputs are independent, else products."""
+    """full: the whole Jacobian; projected: its products with random directions; auto: the whole Jacobian up to
+    `largest`, above that all entries that can be nonzero if slices of the inputs are independent, else products."""
     largest: int = 512
-    """The most real coordinates of inputs, or of outputs, for which auto means the whole Jacobian."""
+    """The largest number of real coordinates, of inputs and of outputs, for which auto means the whole Jacobian."""
     projections: int = 8
     """The number of random directions on each side."""
     memory: int = 1 << 28
-    """The bytes that a batch may take, by the estimate of `chunk`, and a whole Jacobian that is asked for as such."""
+    """The maximum number of bytes of a batch, as estimated by `chunk`, and of a Jacobian that is full or compressed."""
 
     def directions(self, size: tuple[int, int]) -> int | None:
         """Return the number of random directions on each side of a Jacobian of shape (M, N); None for a whole one.
@@ -117,11 +119,11 @@ class Coverage:
         return None if self.jacobian == "auto" and max(size) <= self.largest else self.projections
 
     def allows_compressed(self, size: tuple[int, int], *directions: int) -> bool:
-        """Tell whether all entries of a Jacobian of shape (M, N) may be computed, by so many directions on a side."""
+        """Return whether all entries of a Jacobian of shape (M, N) may be computed with these numbers of directions."""
         return max(directions) <= self.largest and 8 * COMPRESSED * max(size) * max(directions) <= self.memory
 
     def chunk(self, size: tuple[int, int]) -> int:
-        """Return how many points to evaluate at once, for a Jacobian of shape (M, N)."""
+        """Return the number of points to evaluate per batch, for a Jacobian of shape (M, N)."""
         return max(1, self.memory // (8 * COPIES * max(1, sum(size))))
 
 
@@ -144,23 +146,24 @@ class Request:
     masked: bool = False
     """Whether unspecified elements of sparse leaves are left out of the derivative."""
     forward_ad: bool = True
-    """Whether the function is claimed to support forward mode. Checks of both modes leave it out where it is not."""
+    """Whether the function is claimed to support forward mode. If not, checks of both modes test reverse mode only."""
     undefined_grad: bool = True
     """Whether second order includes undefined cotangents."""
     by_torch: bool = False
-    """Whether torch's own gradcheck and gradgradcheck are to tell: a second opinion."""
+    """Whether torch's own gradcheck and gradgradcheck test the claim: a second opinion."""
     fast_mode: bool = False
     raise_exception: bool = True
     non_contiguous: tuple[bool, ...] = (False, True)
-    """For second order: whether generated cotangents have gaps in memory; each kind in turn."""
+    """For second order: whether generated cotangents have gaps in memory. Each of these values is tested."""
     coverage: Coverage = AUTO
     whole: tuple[str, ...] = ()
-    """The derivatives of higher order whose whole Jacobians are compared. Others are, where one direction objects."""
+    """The names of derivatives of higher order whose whole Jacobians are compared. For others, a look along one random
+    direction comes first: the whole Jacobian is compared only if the look fails."""
     names: tuple[str, ...] = ()
-    """The names of the outputs, as in `.loss` and `['logits']`; empty: they have positions."""
+    """The names of the outputs, such as `.loss` and `['logits']`; empty: they are labeled by position."""
     reference: Function | None = None
-    """Another function of the leaves with the same outputs, which autograd differentiates; None: there is none."""
+    """Another function of the leaves with the same outputs, which autograd can differentiate; None if there is none."""
     expected: bool = False
-    """Whether a disagreement is expected, so that its worst entry is confirmed, and not all of them."""
+    """Whether a disagreement is expected, so that confirming its worst entry is enough."""
     leaf_names: tuple[str, ...] = ()
-    """The names of the leaves, as in `weight`; empty: they have positions."""
+    """The names of the leaves, such as `weight`; empty: they are labeled by position."""

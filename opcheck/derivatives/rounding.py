@@ -1,8 +1,8 @@
-"""How far a result may be from the exact one: the bound that docs/precision.md derives.
+"""Bounds how far a result may be from the exact one, as derived in docs/precision.md.
 
-A sound computation in a dtype with the rounding unit u gives the exact result, rounded, of inputs that are off by a few
-u. So its error is u |y| and a few u C, where C is the condition of the result y: how far y moves per relative change of
-its inputs. C is measured, by moving the inputs of the exact computation. Whole numbers have no rounding.
+A sound computation in a dtype with the rounding unit u returns the rounded exact result for inputs that are off by a
+few u. So its error is u |y| plus a few u C, where C is the condition of the result y: how far y moves per relative
+change of its inputs. C is measured by moving the inputs of the exact computation. Whole numbers have no rounding.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from opcheck.derivatives.coordinates import labels, real_size, vector
 from opcheck.derivatives.request import tried
 
 ROUNDINGS = 5
-"""How many times as far as one random rounding of each input moves a result it may be off. By Hoeffding's inequality,
-a sum of independent roundings exceeds five times its standard deviation with a probability below 1e-5."""
+"""The allowed error, as a multiple of how far one random rounding of each input moves a result. By Hoeffding's
+inequality, a sum of independent roundings exceeds five times its standard deviation with a probability below 1e-5."""
 NUDGES = ((0, 1), (2, 1), (8, 1), (8, ROUNDINGS))
-"""The stages of the test: how many times inputs are moved at random, and by how many roundings. A later stage runs only
-where a result exceeds the bound of those before.
+"""The stages of the test, as pairs: how many times inputs are moved at random, and by how many roundings. A later stage
+runs only if a result exceeds the bound of the stages before.
 
-An entry that depends on a single input moves as far each time. The last stage moves inputs by as much as the bound
-allows: a function that jumps, as where a comparison decides, may do so there."""
+An entry that depends on a single input moves equally far each time. The last stage moves inputs by as much as the bound
+allows: a function with a jump, as at a comparison of its inputs, may jump there."""
 HALF = 1e-4
-"""The rounding unit of half precision is larger, that of single precision smaller."""
+"""A bound between the rounding units of half precision, which are larger, and of single precision, which is smaller."""
 FUNCTIONS = 64
-"""How many times the bound is taken at least in single and double precision, where a margin costs nothing: special
-functions are off by some tens of units."""
+"""The least factor of the bound in single and double precision, where a margin costs nothing: special functions are off
+by some tens of units."""
 WHOLE = 2.0**53
-"""The least number above which float64 does not hold every whole number."""
+"""The number up to which float64 holds every whole number."""
 SHOWN = 5
-"""How many wrong entries a message shows."""
+"""The number of wrong entries that a message shows."""
 
 T = TypeVar("T")
 Tensors = Sequence[Tensor]
@@ -46,7 +46,7 @@ Moved = Callable[[Tensor], Tensor]
 def rounding_unit(dtype: torch.dtype) -> float:
     """Return the largest relative error of rounding to a dtype: half the distance from 1 to the next number.
 
-    It is 0 for whole numbers.
+    It is 0 for integers and booleans.
     """
     return float(torch.finfo(dtype).eps) / 2 if dtype.is_floating_point or dtype.is_complex else 0.0
 
@@ -54,8 +54,7 @@ def rounding_unit(dtype: torch.dtype) -> float:
 def nudges(unit: float, count: int) -> Iterator[Moved]:
     """Yield `count` functions that move each element of a tensor by a relative change of +-`unit`, at random.
 
-    Elements that are zero stay so, and with them the structure of a matrix. Integers stay as they are, too. The
-    signs are the same each time.
+    Zeros stay zero, which keeps the structure of a matrix. Integers do not change. The signs are the same each time.
     """
     for number in range(count):
         generator = torch.Generator().manual_seed(number)
@@ -73,16 +72,16 @@ def nudges(unit: float, count: int) -> Iterator[Moved]:
 
 @dataclass(frozen=True)
 class Computation(Generic[T]):
-    """An exact computation, and the same one with its inputs moved."""
+    """An exact computation, and its results with moved inputs, which are cached."""
 
     at: Callable[[Moved], T]
-    """Computes with a function applied to all tensors that go in."""
+    """Computes the result, with a function applied to each input tensor."""
     dtype: torch.dtype
-    """What its results are compared with is computed in this dtype."""
+    """The dtype of the computation whose results are compared with the exact ones."""
     terms: int
-    """How many numbers go in."""
+    """The number of input numbers."""
     sides: int = 1
-    """2 if its results are rounded as well."""
+    """2 if the exact results are rounded as well, else 1."""
     _moved: dict[tuple[float, int], T | None] = field(default_factory=dict)
 
     @cached_property
@@ -91,7 +90,7 @@ class Computation(Generic[T]):
         return self.at(lambda tensor: tensor)
 
     def moved(self, unit: float, count: int) -> Iterator[T]:
-        """Yield the result with its inputs moved by `unit`, unless these leave what the operator accepts."""
+        """Yield the results for inputs moved by `unit`, except for inputs that the operator refuses."""
         for number, move in enumerate(nudges(unit, count)):
             key = unit, number
             if key not in self._moved:
@@ -102,14 +101,14 @@ class Computation(Generic[T]):
                 yield result
 
     def stays_finite(self, part: Callable[[T], Tensors]) -> bool:
-        """Tell whether any number of a part of the result is finite, also where rounding moves the inputs."""
+        """Return whether any number of a part of the result is finite, also where rounding moves the inputs."""
         unit = rounding_unit(self.dtype)
         exact = Exact.of(part(self.right), map(part, self.moved(unit, NUDGES[1][0])), unit)
-        # Without the lengths, which are zero where nothing is known.
+        # Leave out the lengths, which are zero for tensors that are not finite.
         return bool((exact.value.isfinite() & exact.condition.isfinite())[: exact.count].any())
 
     def lost(self, part: Callable[[T], Tensors], got: Tensors) -> float:
-        """Return by which share of it a tensor of some results is off as a whole, at most."""
+        """Return the largest relative error of any tensor of some results as a whole, as measured by its length."""
         exact = Exact.of(part(self.right), (), 1.0)
         right, values = (values[exact.count :] for values in (exact.value, exact.measured(got)))
         shares = torch.where(right == 0, 0.0, (values - right) / right).abs()
@@ -124,13 +123,13 @@ class Computation(Generic[T]):
     ) -> Deviation | None:
         """Return where results are beyond the bound; None if they are not.
 
-        part: chooses what the results are compared with. It has the same shapes: see `mismatch`.
-        names: what messages call the results.
-        tolerance: atol and rtol, instead of what rounding explains.
+        part: chooses the exact results to compare with, which must have the same shapes: see `mismatch`.
+        names: the names of the results in messages.
+        tolerance: atol and rtol, instead of the bound on rounding.
         """
         right = part(self.right)
         if tolerance is None and all(map(_is_rounded, got, right)):
-            return None  # as usual
+            return None  # fast path
         own = [one.dtype for one in got]
         dtypes = [max(self.dtype, dtype, key=rounding_unit) if rounding_unit(dtype) else dtype for dtype in own]
         unit, terms = max(map(rounding_unit, (self.dtype, *own))), self.terms + sum(map(real_size, got))
@@ -148,7 +147,7 @@ class Computation(Generic[T]):
 
 
 def mismatch(got: Tensors, right: Tensors, names: Sequence[str]) -> str:
-    """Return why results cannot be compared entry by entry, in a line; an empty string if they can."""
+    """Return why results cannot be compared entry by entry, in one line; an empty string if they can."""
     if len(got) != len(right):
         return f"{len(got)} results, not {len(right)}"
     for name, one, other in zip(names, got, right, strict=True):
@@ -161,29 +160,29 @@ def mismatch(got: Tensors, right: Tensors, names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Exact:
-    """An exact result with its condition: each real coordinate of its tensors, then the length of each tensor.
+    """An exact result and its condition, for each real coordinate of its tensors, then for the length of each tensor.
 
-    The length is the product with a unit vector, in which rounding errors average out: it shows what is off by a
-    factor.
+    The length is the product with a unit vector, in which rounding errors average out: it shows a tensor that is off by
+    a factor.
     """
 
     result: Tensors
     value: Tensor
-    """Of shape (N + number of tensors,), float64."""
+    """The coordinates, then the lengths, of shape (N + number of tensors,), float64."""
     condition: Tensor
-    """How far each of them moves if the inputs do, relative to how far these move, of the same shape."""
+    """How far each of these values moves per relative change of the inputs, of the same shape."""
     units: Tensors
-    """The unit vectors along the tensors; zero where one has entries that are not finite."""
+    """The unit vectors along the tensors; zeros for a tensor that is zero or has entries that are not finite."""
 
     @classmethod
     def of(cls, result: Tensors, others: Iterable[Tensors], unit: float) -> Exact:
-        """Return a result with what it becomes for inputs that were moved by `unit`."""
+        """Return a result and its condition, from the results for inputs that were moved by `unit`."""
         units = tuple(_unit_vector(vector((tensor,))) for tensor in result)
         value = _measured(result, units)
         return cls(tuple(result), value, torch.zeros_like(value), units).moved_to(others, unit)
 
     def moved_to(self, others: Iterable[Tensors], unit: float) -> Exact:
-        """Return the same result, which is also known to become others for inputs that were moved by `unit`."""
+        """Return the same result, its condition updated by further results for inputs that were moved by `unit`."""
         condition = self.condition
         for other in others:
             condition = torch.maximum(condition, (self.measured(other) - self.value).abs() / unit)
@@ -191,7 +190,7 @@ class Exact:
 
     @property
     def count(self) -> int:
-        """The number of coordinates. What follows them are the lengths of the tensors."""
+        """The number of coordinates N, which the lengths of the tensors follow."""
         return len(self.value) - len(self.units)
 
     def measured(self, result: Tensors) -> Tensor:
@@ -201,13 +200,13 @@ class Exact:
     def deviation(
         self, got: Tensors, names: Sequence[str], allowed: Tensor, dtypes: Sequence[torch.dtype]
     ) -> Deviation | None:
-        """Return where results in some dtypes are off by more than is allowed; None if they are not."""
+        """Return where results are off by more than is allowed; None if they are not. dtypes: those of the results."""
         values = self.measured(got)
         error = (values - self.value).abs().nan_to_num(nan=float("inf"))
         has_whole = not all(map(rounding_unit, dtypes))
         beyond = ~(error <= allowed)
         if not has_whole and not bool(beyond.any()):
-            return None  # as usual
+            return None  # fast path
         wrong = beyond & ~self.excused(values, dtypes)
         if has_whole:
             is_whole = self._spread([not rounding_unit(one.dtype) for one in got]) > 0
@@ -217,27 +216,27 @@ class Exact:
     def allowed(self, dtypes: Sequence[torch.dtype], terms: int) -> Tensor:
         """Return the error that rounding to dtypes, one for each tensor, can cause, of shape (N + number of tensors,).
 
-        terms: how many numbers go into the computation, for the worst case in single precision.
+        terms: the number of numbers in the computation, for the worst case in single precision.
         """
         size = torch.maximum(self.value.abs(), self.condition)[: self.count]
         # Small entries come from differences of large ones, which are rounded too.
         largest = float(size.nan_to_num(0.0, 0.0, 0.0).max()) if size.numel() else 0.0
         units = [rounding_unit(dtype) for dtype in dtypes]
-        # In single precision the worst case costs nothing: each term is rounded once for each of the others.
+        # In single and double precision, the worst case costs nothing: a term is rounded once for each other term.
         times = self._spread([unit if unit > HALF else unit * max(terms, FUNCTIONS) for unit in units])
         least = self._spread([ROUNDINGS * _smallest(dtype) for dtype in dtypes])
-        # Multiplied one by one: the sum of the largest numbers of a dtype is infinite.
+        # Separate products, since a sum of the largest numbers of a dtype would be infinite.
         return times * self.value.abs() + (ROUNDINGS * times) * self.condition + times * largest + least
 
     def excused(self, got: Tensor, dtypes: Sequence[torch.dtype]) -> Tensor:
-        """Return where a result that is not finite is as it should be, as a mask of shape (N + number of tensors,)."""
+        """Return a mask of results that equal the exact ones or rightly overflow, of shape (N + number of tensors,)."""
         same = (got == self.value) | (got.isnan() & self.value.isnan())
         most = self._spread([torch.finfo(dtype).max if rounding_unit(dtype) else float("inf") for dtype in dtypes])
         above = 1 + self._spread([2 * rounding_unit(dtype) for dtype in dtypes])
         return same | (got.isinf() & (got.sign() == self.value.sign()) & (self.value.abs() * above >= most))
 
     def _spread(self, numbers: Sequence[float]) -> Tensor:
-        """Return a number for each tensor as one for each coordinate, of shape (N + number of tensors,)."""
+        """Return a number for each tensor, repeated for each of its coordinates, of shape (N + number of tensors,)."""
         each = torch.tensor(numbers, dtype=torch.float64)
         if len(set(numbers)) == 1:
             return each[:1].expand(len(self.value))
@@ -245,7 +244,10 @@ class Exact:
         return torch.cat([each.repeat_interleave(counts), each])
 
     def _not_whole(self, got: Tensors) -> Tensor:
-        """Return where whole numbers are not the exact ones, unless rounding moves those, as a mask of that shape."""
+        """Return where whole numbers differ from the exact ones, as a mask of shape (N + number of tensors,).
+
+        Those that rounding of the inputs moves are left out.
+        """
         masks = [
             torch.zeros(real_size(one), dtype=torch.bool) if rounding_unit(one.dtype) else _not_whole(one, right)
             for one, right in zip(got, self.result, strict=True)
@@ -255,7 +257,7 @@ class Exact:
 
 
 def _smallest(dtype: torch.dtype) -> float:
-    """Return the smallest number of a dtype above zero; 0 for whole numbers."""
+    """Return the smallest positive number of a dtype, including subnormal ones; 0 for whole numbers."""
     return float(torch.finfo(dtype).smallest_normal) * float(torch.finfo(dtype).eps) if rounding_unit(dtype) else 0.0
 
 
@@ -265,14 +267,14 @@ def _unit_vector(values: Tensor) -> Tensor:
 
 
 def _measured(result: Tensors, units: Tensors) -> Tensor:
-    """Return the coordinates of tensors, and their products with unit vectors; 0 for one that is zero."""
+    """Return the coordinates of tensors, and their products with unit vectors; 0 for a unit vector that is zero."""
     parts = [vector((tensor,)) for tensor in result]
     pairs = zip(parts, units, strict=True)
     return vector([*parts, *(part @ unit if bool(unit.any()) else part.new_zeros(()) for part, unit in pairs)])
 
 
 def _is_rounded(one: Tensor, other: Tensor) -> bool:
-    """Tell whether a result is the exact one, rounded to its dtype."""
+    """Return whether a result is the exact one, rounded to its dtype."""
     if not rounding_unit(one.dtype) or not rounding_unit(other.dtype) or one.is_complex() != other.is_complex():
         return False
     if one.dtype is torch.complex32:  # which torch cannot compare
@@ -287,9 +289,10 @@ def _dense(result: Tensor) -> Tensor:
 
 
 def _not_whole(one: Tensor, other: Tensor) -> Tensor:
-    """Return where whole numbers are not the exact ones, as a mask. float64 has no say about very large ones.
+    """Return where whole numbers differ from the exact ones, as a mask. Numbers too large for float64 are left out.
 
-    Exact ones that are off by as much as special functions are, such as 2.9999999999999996, are whole as well.
+    Exact results that are as close to a whole number as special functions come, such as 2.9999999999999996, are
+    rounded.
     """
     one, other = _dense(one), _dense(other)
     if one.dtype is torch.bool:
@@ -305,14 +308,14 @@ def _not_whole(one: Tensor, other: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Deviation:
-    """Results that are beyond what rounding explains: entries by themselves, and tensors that are off by a factor."""
+    """Results that are off by more than is allowed: single entries, or tensors that are off by a factor."""
 
     exact: Exact
     values: Tensor
-    """Their coordinates and lengths, of shape (N + number of tensors,), as those of `exact`."""
+    """The coordinates and lengths of the results, of shape (N + number of tensors,), as those of `exact`."""
     allowed: Tensor
     wrong: Tensor
-    """A mask of the same shape."""
+    """A mask of the coordinates and lengths that are wrong, of the same shape."""
     got: Tensors
     names: Sequence[str]
 
@@ -329,7 +332,7 @@ class Deviation:
         return f"{self.place(at)} is off by {float(error[at]):.2g}, {float(times[at]):.3g} times what is allowed"
 
     def lines(self) -> list[str]:
-        """Return the entries that are wrong, as many as are of use, and the factors."""
+        """Return lines about the first wrong entries, their number, and the tensors that are off by a factor."""
         entries = self.wrong[: self.exact.count].nonzero().flatten().tolist()
         lines = [
             f"{self.place(at)} is {float(self.values[at]):.6g}, not {float(self.exact.value[at]):.6g}; "
@@ -341,20 +344,20 @@ class Deviation:
         return lines + self.factors()
 
     def factors(self, most: float = inf) -> list[str]:
-        """Return the tensors that are off as a whole, each with its factor.
+        """Return a line for each tensor that is off as a whole, with its factor.
 
-        most: how much may be allowed for a factor to be told, relative to what is right.
+        most: the largest allowed error, relative to the exact length, with which a factor is returned.
         """
         telling = self.wrong & (self.allowed <= most * self.exact.value.abs())
         return [self.factor(at) for at in range(self.exact.count, len(self.values)) if telling[at]]
 
     def factor(self, at: int) -> str:
-        """Return by which factor a tensor is off, as a whole."""
+        """Return by which factor a tensor is off as a whole."""
         got, right, allowed = (float(part[at]) for part in (self.values, self.exact.value, self.allowed))
         name = self.names[at - self.exact.count]
         factor = f"{got / right:.4g}" if abs(got / right - 1) > 1e-3 else f"{got / right:.8g}"  # not "1 times"
         return f"{name} as a whole is {factor} times what it should be; allowed: 1 +- {allowed / right:.2g}"
 
     def place(self, at: int) -> str:
-        """Return what messages call an entry, as in `the gradient of weight[2, 0]`."""
+        """Return the label of an entry in messages, such as `the gradient of weight[2, 0]`."""
         return labels([at], self.got, self.names)[0]

@@ -1,8 +1,8 @@
 """Functions of sparse tensors as functions of their elements, which are strided tensors that can be moved.
 
-Under masked semantics the elements that are not specified do not exist: nothing depends on them, and a gradient of them
-must be zero. Under non-masked semantics they are zeros like any other. Differences are then taken where all elements
-are specified, since only what is specified can be moved; derivatives are taken where the sparse tensors are.
+Under masked semantics, unspecified elements do not exist: nothing depends on them, and their gradient must be zero.
+Under non-masked semantics, they are zeros like any other. Differences are then taken where all elements are specified,
+since only specified elements can be moved. Derivatives are taken at the sparse tensors themselves.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bs
 
 
 def are_movable(leaves: Iterable[Tensor]) -> bool:
-    """Tell whether all leaves are strided or sparse, so that each of their elements can be moved."""
+    """Return whether all leaves are strided or sparse, so that each of their elements can be moved."""
     return all(leaf.layout in (torch.strided, *LAYOUTS) for leaf in leaves)
 
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """How a sparse tensor is stored, but for its values."""
+    """The structure of a sparse tensor: all but its values."""
 
     layout: torch.layout
     shape: torch.Size
     indices: tuple[Tensor, ...]
-    """Of COO tensors the indices; of compressed ones the compressed and the plain indices."""
+    """The indices of a COO tensor; the compressed and the plain indices of a compressed tensor."""
     places: Tensor
-    """Of each value, the number of its element in the flattened tensor. Of the shape of the values."""
+    """For each value, the number of its element in the flattened tensor. Of the shape of the values."""
     shares: Tensor | None = None
-    """Of COO tensors that are not coalesced, where several values may have the same place: of each value its share of a
-    change of the element. Values with the same place share it equally."""
+    """For COO tensors that are not coalesced, where several values may have the same place: for each value, the factor
+    by which a change of the element changes it. Values with the same place share a change equally."""
     rest: Tensor | None = None
-    """Of these, what each value has beside its share of the element: the values of the tensor itself are kept."""
+    """For COO tensors that are not coalesced: what each value has beyond its share of the element, so that the tensor's
+    own values are kept."""
 
     @classmethod
     def of(cls, sparse: Tensor) -> Pattern:
@@ -61,7 +62,7 @@ class Pattern:
 
     @classmethod
     def of_all(cls, like: Tensor) -> Pattern:
-        """Return the pattern of a sparse tensor of the same layout that has all elements specified."""
+        """Return the pattern of a sparse tensor of the layout and shape of `like` with all elements specified."""
         if like.layout is torch.sparse_coo:
             indices = torch.ones(like.shape[: like.sparse_dim()], device=like.device).nonzero().T
             values = torch.zeros(indices.shape[1], *like.shape[like.sparse_dim() :], device=like.device)
@@ -74,12 +75,12 @@ class Pattern:
         return cls.of(ones.to_sparse(layout=like.layout, blocksize=block, dense_dim=like.dense_dim()))
 
     def of_elements(self, elements: Tensor) -> Tensor:
-        """Return the sparse tensor with the given elements. Those that it does not specify are left out."""
+        """Return the sparse tensor with some elements, given as a strided tensor. Unspecified ones are ignored."""
         values = self._values(elements)
         return self._with(values if self.rest is None else self.rest + values)
 
     def of_change(self, elements: Tensor) -> Tensor:
-        """Return how the sparse tensor changes with its elements."""
+        """Return the change of the sparse tensor for a change of its elements."""
         return self._with(self._values(elements))
 
     def _values(self, elements: Tensor) -> Tensor:
@@ -87,7 +88,7 @@ class Pattern:
         return values if self.shares is None else values * self.shares
 
     def _with(self, values: Tensor) -> Tensor:
-        own = [indices.clone() for indices in self.indices]  # nobody writes to those of another tensor
+        own = [indices.clone() for indices in self.indices]  # a function may write to them
         if self.layout is torch.sparse_coo:
             coalesced = self.shares is None
             return torch.sparse_coo_tensor(own[0], values, self.shape, is_coalesced=coalesced, check_invariants=False)
@@ -103,7 +104,10 @@ def _compressed_indices(sparse: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _places_of_compressed(sparse: Tensor, indices: tuple[Tensor, Tensor]) -> Tensor:
-    """Return the number of the element of each value: the values are numbered, and sought in the dense tensor."""
+    """Return the number of each value's element in the flattened tensor.
+
+    The values are replaced by 1, 2, ..., which are then found in the dense tensor.
+    """
     values = sparse.values()
     numbers = torch.arange(1.0, values.numel() + 1, dtype=torch.float64, device=values.device).view(values.shape)
     numbered = torch.sparse_compressed_tensor(
@@ -115,7 +119,7 @@ def _places_of_compressed(sparse: Tensor, indices: tuple[Tensor, Tensor]) -> Ten
 
 
 class _Sparse(torch.autograd.Function):
-    """Elements -> a sparse tensor. Its gradient is that of all elements, wherever the sparse tensor has none."""
+    """Elements -> a sparse tensor. The gradient is that of all elements, zero where the sparse gradient has none."""
 
     @staticmethod
     def forward(ctx: Any, elements: Tensor, pattern: Pattern, masked: bool) -> Tensor:
@@ -133,7 +137,7 @@ class _Sparse(torch.autograd.Function):
 
 
 class _Strided(torch.autograd.Function):
-    """A sparse tensor -> its elements. Its gradient is as sparse as it is; under non-masked semantics it has all."""
+    """A sparse tensor -> its elements. The gradient has the tensor's pattern, or all elements if not masked."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, masked: bool) -> Tensor:
@@ -149,7 +153,7 @@ class _Strided(torch.autograd.Function):
 
 
 def _coalesced(sparse: Tensor) -> Tensor:
-    """Return a sparse tensor without its graph, in which no two values have the same place."""
+    """Return a sparse tensor without its graph, coalesced: no two values have the same place."""
     return sparse.detach().coalesce() if sparse.layout is torch.sparse_coo else sparse.detach()
 
 
@@ -164,13 +168,16 @@ class OfElements:
 
     function: Function
     leaves: tuple[Tensor, ...]
-    """The tensors, as they are given."""
+    """The original tensors, strided or sparse."""
     masked: bool
     all_specified: bool = False
     """Whether the function is called with sparse tensors that have all elements specified."""
 
     def __call__(self, *elements: Tensor) -> tuple[Tensor, ...]:
-        """Return the outputs. If `elements` require grad or are dual, so are the sparse tensors made of them."""
+        """Return the outputs.
+
+        If `elements` require grad or are dual, the sparse tensors made of them require grad or are dual, too.
+        """
         return self.function(*map(self._made, elements, self.patterns))
 
     def _made(self, elements: Tensor, pattern: Pattern | None) -> Tensor:
@@ -182,7 +189,7 @@ class OfElements:
 
     @property
     def surrogate(self) -> OfElements | None:
-        """The same of what stands in for the function; None: nothing does."""
+        """The surrogate of the function, as a function of elements; None if there is none."""
         own = surrogate_of(self.function)
         return None if own is None else replace(self, function=own)
 
@@ -192,7 +199,7 @@ class OfElements:
         return replace(self, all_specified=True)
 
     def expect_same_shapes(self) -> None:
-        """Raise DependsOnPattern if the outputs have other shapes where all elements are specified."""
+        """Raise DependsOnPattern if the outputs have other shapes when all elements are specified."""
         with torch.no_grad():
             partial, full = ([tuple(y.shape) for y in function(*self.elements)] for function in (self, self.everywhere))
         if partial != full:
@@ -203,18 +210,18 @@ class OfElements:
 
     @cached_property
     def patterns(self) -> tuple[Pattern | None, ...]:
-        """The pattern of each leaf; None for those that are strided."""
+        """The pattern of each leaf; None for a strided leaf."""
         pattern = Pattern.of_all if self.all_specified else Pattern.of
         return tuple(pattern(x.detach()) if x.layout in LAYOUTS else None for x in self.leaves)
 
     @cached_property
     def elements(self) -> tuple[Tensor, ...]:
-        """The elements of the leaves, which require grad."""
+        """The elements of the leaves, as strided tensors that require grad."""
         return tuple(x.detach().to_dense().requires_grad_() if x.layout in LAYOUTS else x for x in self.leaves)
 
     @cached_property
     def fixed(self) -> Tensor:
-        """Which coordinates of the elements nothing depends on, as a mask of shape (N,)."""
+        """A mask of the coordinates on which nothing depends, since they are unspecified, of shape (N,)."""
         masks = []
         for x, pattern in zip(self.elements, self.patterns, strict=True):
             mask = torch.full((x.numel(),), pattern is not None)
@@ -225,7 +232,7 @@ class OfElements:
 
 
 def ones_like(tensor: Tensor) -> Tensor:
-    """Return ones, where a sparse tensor has specified elements."""
+    """Return ones like a tensor; for a sparse tensor, at its specified elements."""
     if tensor.layout not in LAYOUTS:
         return torch.ones_like(tensor)
     return Pattern.of(_coalesced(tensor)).of_elements(
@@ -234,17 +241,17 @@ def ones_like(tensor: Tensor) -> Tensor:
 
 
 class DependsOnPattern(Exception):
-    """The outputs of a function have other shapes where other elements are specified. The text says so."""
+    """The shapes of a function's outputs depend on which elements are specified. The message gives the shapes."""
 
 
 class OfSparse(Point):
     """A function of the elements of sparse tensors, or a derivative of it, at a point."""
 
-    can_batch = False  # torch has a loop inside of vmap for nearly all that makes or takes sparse tensors
+    can_batch = False  # torch's vmap loops over nearly all operators on sparse tensors
     has_slices = False  # the elements of a sparse tensor are no slices of memory
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
-        """Return the differences for directions of shape (K, N), by one call for each point."""
+        """Return the differences along directions of shape (K, N), with one call per distinct point."""
         primal = layers(self.surrogate, self.leaves)[0][0]
         assert isinstance(primal, Primal)
         assert isinstance(primal.function, OfElements)
@@ -256,20 +263,20 @@ class OfSparse(Point):
             return differences(looped(function, self.leaves, points), step)
         fixed = own.fixed
         points[:, : len(fixed)] = torch.where(fixed, self.coordinates[: len(fixed)], points[:, : len(fixed)])
-        # Points that are alike, since nothing depends on what moves, take one call.
+        # Points are equal where only fixed coordinates would move: call the function once for them.
         distinct, place = (
             torch.unique(points, dim=0, return_inverse=True) if all(points.shape) else (points, slice(None))
         )
         return differences(looped(self.surrogate, self.leaves, distinct)[place], step)
 
     def vmapped(self, mode: Mode, directions: Tensor) -> Tensor:
-        """Return the products of directions from a batch. Passes on the exceptions of forward mode and of batching."""
+        """Return the products with directions from a batch. Passes on exceptions of forward mode and of batching."""
         if mode == "forward":
-            self.product("forward")  # torch has no sparse dual tensors, and here it says so
+            self.product("forward")  # torch has no sparse dual tensors: an ordinary call raises its error
         return super().vmapped(mode, directions)
 
 
 def of_elements(request: Request) -> Point:
-    """Return the point of the same function as one of strided tensors. The leaves of the request may be sparse."""
+    """Return the point of a request's function as a function of strided elements. The leaves may be sparse."""
     function = OfElements(request.function, request.leaves, request.masked)
     return OfSparse.of(replace(request, function=function, leaves=function.elements))

@@ -12,14 +12,14 @@ class Numbers:
     """Step and tolerances. An analytical entry a passes if |a - n| <= atol + rtol |n| for the numerical entry n."""
 
     eps: float
-    """Step of the central differences, in the units of the input."""
+    """The step of the central differences, in the units of the input."""
     atol: float
     rtol: float
     nondeterminism: float = 0.0
     """The largest difference allowed between two backward passes."""
     accuracy: float = 0.0
-    """The largest error of a derivative, relative to its largest entry, that is not called lost digits. Zero: what
-    arithmetic in the dtype of the inputs leaves."""
+    """The largest error of a derivative, relative to its largest entry, that does not count as lost digits. Zero: the
+    error that arithmetic in the dtype of the inputs leaves."""
 
 
 DOUBLE = Numbers(eps=1e-6, atol=1e-5, rtol=1e-3)
@@ -35,22 +35,22 @@ BY_PRECISION = {
 
 
 COARSEST = 0.1
-"""The largest tolerance at which a derivative of order one is still told from another one."""
+"""The largest tolerance at which derivatives of order one can still be distinguished."""
 
 
 def default_numbers(dtype: torch.dtype, eps: float | None = None) -> Numbers | None:
     """Return the defaults for a dtype, or None if it is too coarse for finite differences (half precision).
 
-    eps: the step that is stated. One that half precision resolves leaves tolerances that say something.
+    eps: a step chosen by the user. With one that is large enough, half precision has tolerances up to COARSEST.
     """
     if eps is None or dtype in BY_PRECISION or not (dtype.is_floating_point or dtype.is_complex):
         return BY_PRECISION.get(dtype)
-    rounding = 4 * torch.finfo(dtype).eps / eps  # that of values of order one
+    rounding = 4 * torch.finfo(dtype).eps / eps  # the rounding error of differences of values of order one
     return Numbers(eps, rounding, rounding) if rounding <= COARSEST else None
 
 
 def too_coarse_output(dtype: torch.dtype) -> str:
-    """Return that differences of an output in a dtype say nothing, and at which step they would."""
+    """Return the message that outputs of a dtype are too coarse for differences, with the smallest sufficient step."""
     step = 8 * torch.finfo(dtype).eps / COARSEST
     name = str(dtype).removeprefix("torch.")
     return f"an output in {name} is too coarse for differences at a step (tolerance.eps) below {step:.1g}"

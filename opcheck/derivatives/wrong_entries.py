@@ -1,4 +1,4 @@
-"""Turns a failed comparison of Jacobians into words: which entries are wrong, or which inputs lie on a kink."""
+"""Describes a failed comparison of Jacobians: which entries are wrong, or which inputs lie on a kink."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from opcheck.derivatives.tolerances import Numbers
 from opcheck.derivatives.uncertainty import excess
 
 NAMED = 5
-"""How many wrong entries are named."""
+"""The number of wrong entries that a message names."""
 OF_ONE = ("random", "zero", "second_order_lost", "torchscript", "sign", "conjugated", "factor")
-"""Diagnoses that hold for an operator if they hold for one slice."""
+"""The kinds of findings that hold for the whole operator if they hold for one slice."""
 LEAK = "a leak: output and input are of different slices, which the function keeps apart"
 HOW = 'which entries are wrong: run a smaller sample, or jacobian = "full"'
 KINK = "the function has a kink or a jump {}: one-sided differences disagree"
@@ -38,7 +38,7 @@ NOT_LINEAR: dict[Mode, str] = {
 
 
 def explain(entries: Comparison, request: Request) -> Disagreement | None:
-    """Return the disagreement with the entries that are wrong, or the inputs at a kink; None if none is at fault."""
+    """Return the disagreement with its wrong entries, or with the inputs at a kink; None if no entry is wrong."""
     names = Names.of(entries.point.function, request)
     directions = entries.point.directions
     if entries.is_of_float32:
@@ -53,9 +53,9 @@ def explain(entries: Comparison, request: Request) -> Disagreement | None:
 
 
 def _undefined(entries: Comparison, request: Request) -> Disagreement | None:
-    """Return that a function is nan at the sample itself, where that explains all that is wrong; else None.
+    """Return that a function is NaN at the sample itself, if that explains all wrong entries; else None.
 
-    Nothing is said of slices and of products, which may mix outputs.
+    Slices and products are not tested, since they may mix outputs.
     """
     point = entries.point
     derived = point.value.isnan()
@@ -72,7 +72,7 @@ def _undefined(entries: Comparison, request: Request) -> Disagreement | None:
 
 
 def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:
-    """Return that a derivative is right for each direction, and wrong for others."""
+    """Return that a derivative is right for each direction, but not linear. how: the error, and for which vectors."""
     each = {"full": "unit vector", "structured": "direction", "projected": "random direction"}[point.extent]
     random = Seen.of(point, mode).random
     return Disagreement(random or f"the {NOT_LINEAR[mode]}: right for each {each}, {how}")
@@ -90,13 +90,16 @@ def _at_kink(entries: Comparison, names: Names) -> Disagreement:
 
 
 def pair_of(entries: Comparison, names: Names, excess: Tensor | None = None) -> Pair:
-    """Return both Jacobians of a comparison. excess: by how much entries are wrong, if something else counts."""
+    """Return both Jacobians of a comparison. excess: by how much entries are wrong. Default: `entries.beyond`."""
     point, excess = entries.point, entries.beyond if excess is None else excess
     return Pair(entries.numerical.values, entries.analytical, excess, point.outputs, point.leaves, names)
 
 
 def _numbers_to_diagnose(entries: Comparison) -> Numbers:
-    """Return the tolerances for a diagnosis: whatever is as small as atol looks like zero."""
+    """Return the tolerances for a diagnosis.
+
+    A derivative as small as atol looks like zero, so that atol is reduced if all wrong entries are below it.
+    """
     if not entries.below_atol:
         return entries.numbers
     return replace(entries.numbers, atol=min(entries.numbers.atol, 1e-3 * float(entries.numerical.values.abs().max())))
@@ -125,7 +128,7 @@ def _of_products(entries: Comparison, names: Names) -> Disagreement:
     )
 
 
-# a wrong product shows only that an entry in its sum is wrong: one of the slice itself, or a leak between two slices
+# A wrong product shows only that some entry of its sum is wrong: one within a slice, or a leak between two slices.
 
 
 def _of_slices(entries: Comparison, colors: Colors, names: Names) -> Disagreement | None:
@@ -159,7 +162,7 @@ def _of_slices(entries: Comparison, colors: Colors, names: Names) -> Disagreemen
 
 
 def _one_of_each(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the worst entries first; of an element of a complex leaf the worse part."""
+    """Return the worst entries first; for an element of a complex leaf, only the worse part."""
     first: dict[tuple[object, ...], Entry] = {}
     for entry in sorted(entries, key=lambda entry: -abs(entry.analytical - entry.numerical)):
         first.setdefault((entry.output, entry.leaf, entry.output_index, entry.output_part, entry.leaf_index), entry)
@@ -167,16 +170,16 @@ def _one_of_each(entries: Iterable[Entry]) -> list[Entry]:
 
 
 class Search:
-    """Looks for wrong entries of a block-diagonal Jacobian, by ordinary calls."""
+    """Searches for wrong entries of a block-diagonal Jacobian, by ordinary calls."""
 
     def __init__(self, comparison: Comparison, colors: Colors, names: Names) -> None:
         self.point, self.mode, self.step = comparison.point, comparison.mode, comparison.numbers.eps
         self.colors, self.names = colors, names
 
     def culprit(self, row: int, column: int, least: float) -> tuple[tuple[int, int] | None, float]:
-        """Return an entry that makes a product of the mode wrong, by its output and input coordinates, or None.
+        """Return the output and input coordinates of an entry that makes a product wrong, or None.
 
-        Also return by how much its part of the direction is off. least: by how much the whole product is.
+        Also return the error that this entry causes. least: the error of the whole product.
         """
         colors, point = self.colors, self.point
         if self.mode == "reverse":
@@ -194,13 +197,13 @@ class Search:
         return None if culprit is None else (row, culprit), error
 
     def entry(self, row: int, column: int) -> Entry:
-        """Return an entry of the Jacobian, both sides by ordinary calls."""
+        """Return an entry of the Jacobian, computed numerically and by the mode with ordinary calls."""
         slopes, analytical = entry_of(self.point, self.mode, row, column, self.step)
         numbers = float(slopes.jacobian[row, 0]), float(analytical)
         return self.names.entry(row, column, *numbers, self.point.outputs, self.point.leaves)
 
     def slice_around(self, row: int, column: int, worst: Entry, numbers: Numbers) -> Pair | None:
-        """Return both Jacobians of the slice of an entry; None if its output and its input are of different slices."""
+        """Return both Jacobians of the slice of an entry; None if its output and its input are in different slices."""
         point, of_outputs, of_inputs = self.point, self.colors.of_outputs, self.colors.of_inputs
         number = int(of_outputs.slices[row])
         rows, columns = of_outputs.places[number], of_inputs.places[number]
@@ -212,7 +215,7 @@ class Search:
         else:
             a = point.products("forward", _units(point.size[1], columns))[:, rows].T
         beyond = excess(a, n, self.colors.columns_of("forward"), numbers)
-        beyond[int((rows == row).nonzero()), int((columns == column).nonzero())] = float("inf")  # the text is about it
+        beyond[int((rows == row).nonzero()), int((columns == column).nonzero())] = float("inf")  # named first
         places = [worst.output_index[dim] for dim in of_outputs.dims[worst.output] if dim is not None]
         outputs = [_narrow(y, own, places) for y, own in zip(point.outputs, of_outputs.dims, strict=True)]
         leaves = [_narrow(x, own, places) for x, own in zip(point.leaves, of_inputs.dims, strict=True)]
@@ -225,7 +228,7 @@ class Search:
 
 
 def entry_of(point: Point, mode: Mode, row: int, column: int, step: float) -> tuple[Differences, Tensor]:
-    """Return the differences by an input, of shape (M, 1), and an entry of the Jacobian by a mode: ordinary calls."""
+    """Return the differences with respect to an input, of shape (M, 1), and an entry by a mode, with ordinary calls."""
     tangent = _unit(point.size[1], column)
     slopes = point.looped_differences(tangent.unsqueeze(0), step)
     if mode == "forward":
@@ -245,9 +248,10 @@ def _unit(size: int, coordinate: int) -> Tensor:
 def _narrowed(
     error: Callable[[Tensor], Tensor], direction: Tensor, likely: Tensor, least: float
 ) -> tuple[int | None, float]:
-    """Return the coordinate of a direction that most of an error comes from, and what comes from it.
+    """Return the coordinate of a direction that causes most of an error, and the error it causes.
 
-    It is None if there is no such error. likely: ones where the error is most likely to be.
+    Bisects the direction. The coordinate is None if there is no error of `least`. likely: ones for the coordinates to
+    try first.
     """
 
     def off(along: Tensor) -> float:

@@ -1,1 +1,1 @@
-"""`opcheck.gradcheck` and `opcheck.gradgradcheck`, which take the place of torch's functions."""
+"""`opcheck.gradcheck` and `opcheck.gradgradcheck`: drop-in replacements for torch's functions."""

@@ -1,4 +1,4 @@
-"""What `opcheck.gradcheck` and `opcheck.gradgradcheck` raise."""
+"""The exceptions that `opcheck.gradcheck` and `opcheck.gradgradcheck` raise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opcheck.derivatives.disagreement import Disagreement
 class GradcheckError(TorchGradcheckError):
     """A gradient is wrong. A subclass of torch's `GradcheckError`, which is a RuntimeError.
 
-    `error.disagreement` says where, as data. It is None if torch itself raised the error.
+    `error.disagreement` describes the wrong entries as data. It is None if torch itself raised the error.
 
     Example:
         >>> import opcheck, torch
@@ -28,7 +28,7 @@ class GradcheckError(TorchGradcheckError):
 
 
 class ChangedOutputsError(GradcheckError, AssertionError):
-    """The outputs of a function have another shape or dtype where its inputs are moved.
+    """The outputs of a function change their shape or dtype if its inputs are perturbed.
 
-    torch raises an AssertionError for this, whatever `raise_exception` says.
+    Like torch, which raises an AssertionError here, `opcheck.gradcheck` ignores `raise_exception` in this case.
     """

@@ -1,6 +1,6 @@
-"""The common case of `opcheck.gradcheck`: a few calls tell whether derivatives are right or wrong, without reasons.
+"""The fast path of `opcheck.gradcheck`: a few calls decide whether derivatives are right or wrong, without a diagnosis.
 
-Where they do not tell, all evidence is taken: see `in_place.py`.
+If these are inconclusive, the full comparison follows: see `in_place.py`.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ from opcheck.dropin.memory import Kept, elements
 from opcheck.dropin.passes import Kinds, Pass, Passes
 
 FEW_POINTS = 6
-"""Up to how many coordinates are moved by single calls of a function. Above that, a batch takes less time."""
+"""The maximum number of coordinates to move by single calls of a function. With more, a batch is faster."""
 FEW_PULLBACKS = 3
-"""The same where each call takes a backward pass."""
+"""The maximum number of coordinates to move by single calls if each call runs a backward pass."""
 FEW_ROWS = 6
-"""Up to how many backward passes, or calls in forward mode, take less time than a batch of them."""
+"""The maximum number of backward passes, or of calls in forward mode, that are faster one by one than in a batch."""
 ROUNDED = 1e4
-"""By how many units of rounding two ways to the same derivative may differ."""
+"""The number of rounding units by which two computations of the same derivative may differ."""
 SMALL = 1e-3
-"""The part of atol that differences may be off by."""
+"""The fraction of atol up to which a Jacobian counts as right without further tests."""
 
 
 @dataclass(frozen=True)
 class Claims:
-    """What to check: the parameters of torch's gradcheck whose names begin with `check_`."""
+    """The parameters of torch's gradcheck that select what to check: their names begin with `check_`."""
 
     forward_ad: bool
     backward_ad: bool
@@ -70,10 +70,10 @@ class Claims:
 
 
 def look(point: Point, second: Second | None, numbers: Numbers, claims: Claims) -> bool | None:
-    """Return True if all claims hold for a function at a point, and False if a Jacobian is wrong.
+    """Return True if all claims hold for a function at a point, False if a Jacobian is wrong, None if that is unclear.
 
-    None if these few calls cannot tell, or if anything raises.
-    second: the cotangents for which gradients of the function are checked; None: the function itself is.
+    None is also returned if anything raises.
+    second: the cotangents for which the gradients of the function are checked; None: the function itself is checked.
     """
     if not point.outputs or not all(y.requires_grad and y.layout is torch.strided for y in point.outputs):
         return None
@@ -82,17 +82,17 @@ def look(point: Point, second: Second | None, numbers: Numbers, claims: Claims) 
             return Glance(point.function, point.leaves, point.outputs, numbers, claims, FEW_POINTS).verdict()
         function, leaves = second.of(point)
         return Glance(function, leaves, function(*leaves), numbers, claims, FEW_PULLBACKS).verdict()
-    except Exception:  # the full evidence meets it again, where it is reported
+    except Exception:  # the full comparison raises it again, and reports it
         return None
 
 
 class Unclear(Exception):
-    """A glance cannot tell."""
+    """The fast path is inconclusive."""
 
 
 @dataclass
 class Glance:
-    """A function at its leaves, its outputs there, with a graph, and what is claimed of its derivatives."""
+    """The fast path for one function: its leaves, its outputs there (with a graph), and the claims to check."""
 
     function: Differentiable
     leaves: Tensors
@@ -100,7 +100,7 @@ class Glance:
     numbers: Numbers
     claims: Claims
     few: int
-    """Up to how many coordinates single calls move."""
+    """The maximum number of coordinates to move by single calls."""
     can_batch: bool = True
     """Whether no batch of points has failed."""
     is_batched: bool = False
@@ -112,9 +112,9 @@ class Glance:
         self.unit = max(torch.finfo(leaf.dtype).eps for leaf in self.leaves)
 
     def verdict(self) -> bool:
-        """Return whether all claims hold. False: a Jacobian is wrong. Raises Unclear if neither is certain.
+        """Return True if all claims hold, False if a Jacobian is wrong. Raise Unclear if neither is certain.
 
-        Passes on the exceptions of the function and its derivatives.
+        Exceptions of the function and its derivatives propagate.
         """
         if max(self.size) > AUTO.largest:
             raise Unclear
@@ -137,11 +137,15 @@ class Glance:
 
     @property
     def _places(self) -> list[Tensor]:
-        """The memory of each coordinate of the leaves."""
+        """A view of rank 0 of the memory of each coordinate of the leaves."""
         return [place for leaf in self.leaves for place in elements(leaf.data)]
 
     def _values_in_place(self, places: Sequence[Tensor], step: float) -> Tensor:
-        """Move the leaves themselves, as torch does: a function may read them in another way than as its arguments."""
+        """Return the outputs with each place moved up, then with each moved down, then unmoved, as rows.
+
+        Shape: (2 * len(places) + 1, M). The leaves themselves are moved, as torch does: a function may read them in
+        another way than as its arguments.
+        """
         size = len(places)
         batches = [torch.empty((2 * size + 1, *y.shape), dtype=y.dtype, device=y.device) for y in self.outputs]
         rows = list(zip(*(batch.unbind() for batch in batches), strict=True))
@@ -156,7 +160,7 @@ class Glance:
         return rows_of(batches, len(rows))
 
     def _values_of_copies(self, step: float) -> Tensor | None:
-        """Return the same from one batched call of copies.
+        """Return the rows of `_values_in_place` for all coordinates, from one batched call on copies of the leaves.
 
         None if the function cannot be batched, or if one call on the leaves, moved by a random step, disagrees.
         """
@@ -226,7 +230,10 @@ class Glance:
         return True
 
     def _batched(self, function: Callable[..., Tensors], kinds: Kinds, is_claimed: bool) -> Tensor | None:
-        """Return the derivatives along all coordinates by vmap; None if it fails, or if they are few and unclaimed."""
+        """Return the derivatives along all coordinates by vmap, as rows.
+
+        None if vmap fails, or if there are few coordinates and batching is not claimed.
+        """
         size = sum(passes.sizes_of(kinds))
         if size <= FEW_ROWS and not is_claimed:
             return None
@@ -235,7 +242,7 @@ class Glance:
             with quiet():
                 every = torch.func.vmap(function, randomness="same")(*(batch.clone() for batch in batches))
             rows = rows_of(every, len(directions))
-            if size == 1:  # nothing else shows that rows are mixed up
+            if size == 1:  # only the second, random row shows that rows are mixed up
                 self._expect_products(rows[1], directions[1], rows[:1])
         except Exception:
             return None
@@ -243,10 +250,11 @@ class Glance:
         return rows[:size]
 
     def _agrees(self, jacobian: Tensor, slopes: Differences, alone: Callable[[int, int], Tensor]) -> bool:
-        """Tell whether a Jacobian is the numerical one, up to the errors of differences. `alone` gives single entries.
+        """Return whether a Jacobian is the numerical one, up to the errors of finite differences.
 
-        Raises Unclear if digits are missing, if there is a kink, if rounding may be what differs, and if only the batch
-        is wrong.
+        alone: computes one entry, without a batch.
+        Raises Unclear if digits are lost, if there is a kink, if rounding may explain a difference, or if only the
+        batch is wrong.
         """
         numbers, numerical = self.numbers, slopes.jacobian
         grid, least = CERTAIN * self.unit / numbers.eps, SMALL * numbers.atol
@@ -254,7 +262,7 @@ class Glance:
             return True
         bend = (slopes.above + slopes.below).sub_(slopes.base, alpha=2).abs_().max()
         if largest_difference(jacobian, numerical) <= min(grid / 2, least) and bend <= numbers.atol * numbers.eps:
-            return True  # as almost always
+            return True  # fast path
         tolerance, rounding = allowed(numerical, self.leaves, numbers), slopes.rounding(CERTAIN * self.unit)
         off, beyond = (jacobian - numerical).abs(), excess(jacobian, numerical, self.leaves, numbers)
         certain = beyond > modulus(rounding, self.leaves)
@@ -272,7 +280,7 @@ class Glance:
         return True
 
     def _confirm(self, row: int, column: int, entry: Tensor, tolerance: float) -> None:
-        """Raise Unclear unless an entry is off where no batch is used."""
+        """Raise Unclear unless an entry is also wrong if it is computed without a batch."""
         step = self.numbers.eps
         above, below, _ = self._values_in_place(self._places[column : column + 1], step)[:, row]
         slope = (above - below) / (2 * step)
@@ -280,9 +288,9 @@ class Glance:
             raise Unclear
 
     def _expect_products(self, products: Tensor, directions: Tensor, jacobian: Tensor) -> None:
-        """Raise Unclear if derivatives along some directions are not those of the Jacobian, up to rounding."""
+        """Raise Unclear unless `products` equals `directions @ jacobian`, up to rounding."""
         rounding, expected = ROUNDED * self.unit, directions @ jacobian
-        if same(products, expected, rounding, rounding):  # as almost always
+        if same(products, expected, rounding, rounding):  # fast path
             return
         terms = directions.abs().amax(-1, keepdim=True) * (float(jacobian.abs().max()) * max(jacobian.shape))
         if not bool(((products - expected).abs() <= rounding * (1 + terms)).all()):  # terms may cancel
@@ -292,10 +300,13 @@ class Glance:
 def _derivatives(
     of: Callable[[Pass], Sequence[Tensor]], every: Passes, kinds: Kinds, jacobian: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the Jacobian, further derivatives, and their directions. Without a Jacobian, the first passes give it.
+    """Return the Jacobian, derivatives along further directions, and these directions, each as rows.
 
-    of: makes a pass with copies of its vectors: some operators round by where memory begins, refuse views, or write.
-    Raises Unclear if derivatives are not strided, or not of the dtypes of some kinds.
+    of: runs a pass, on copies of its vectors: operators may round differently by the alignment of memory, reject views,
+        or write to their arguments.
+    kinds: the kinds of the derivatives.
+    jacobian: None if the first passes compute it, one for each coordinate.
+    Raises Unclear if a derivative is not strided, or has another dtype than its kind.
     """
     results = [of(own) for own in every.each]
     batches = [torch.stack(own) for own in zip(*results, strict=True)]
@@ -310,7 +321,7 @@ def _derivatives(
 
 
 def _along(of: Callable[[Pass], Sequence[Tensor]], coordinate: int, like: Tensors) -> Tensor:
-    """Return the derivative along one coordinate, by a call of its own."""
+    """Return the derivative along one coordinate, from a single pass."""
     direction = torch.zeros(sum(map(real_size, like)), dtype=torch.float64)
     direction[coordinate] = 1
     return vector(of(Pass(tensors_of(direction, like), [located(coordinate, like)[0]])))
@@ -325,7 +336,7 @@ def _copy(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Do without torch's remark that it has no batching rule for an operator."""
+    """Suppress torch's warning that it has no batching rule for an operator."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="There is a performance drop because we have not yet implemented")
         yield

@@ -47,13 +47,12 @@ def gradcheck(
     """Check gradients against finite differences, as `torch.autograd.gradcheck` does, with the same parameters.
 
     The whole Jacobian is compared, from a few batched calls. With more than 512 real coordinates of inputs or of
-    outputs, it is compared in all entries if the function works independently along some dims, and by 8 x 8 random
-    projections if not. Fast mode, sparse and mkldnn inputs, and functions that write to their inputs, are left to
-    torch. A sample on a kink of the function, where one-sided differences disagree, is warned of where torch would
-    pass it.
+    outputs, all entries are compared only if the function works independently along some dims; otherwise 8 x 8 random
+    projections are. Fast mode, sparse and mkldnn inputs, and functions that write to their inputs are left to torch.
+    At a kink of the function, where one-sided differences disagree, this warns if torch would pass.
 
-    Inputs are moved in place for single calls, as torch does, and get their values back bit by bit. Whatever looks
-    wrong is confirmed in this way, one element at a time. Messages begin as those of torch do.
+    Inputs are moved in place for single calls, as in torch, and restored bit by bit. Apparent errors are confirmed in
+    this way, one element at a time. Messages begin like torch's.
 
     Args:
         func: A function of the inputs that returns a tensor or a tuple of tensors. It may capture inputs, such as the
@@ -64,8 +63,8 @@ def gradcheck(
         True if all gradients are right; False if one is not and `raise_exception` is False.
 
     Raises:
-        GradcheckError: A gradient is wrong. Outputs whose shape or dtype depends on the values of the inputs raise
-            one that is an AssertionError too.
+        GradcheckError: A gradient is wrong. The error is an AssertionError, too, if the shape or dtype of an output
+            depends on the values of the inputs.
         ValueError: No input requires grad, or an output is sparse.
         RuntimeError: Elements of an input share memory.
 
@@ -119,8 +118,9 @@ def gradgradcheck(
     Args:
         func: As for `gradcheck`.
         inputs: As for `gradcheck`.
-        grad_outputs: Cotangents of the shapes and dtypes of the outputs. Those that require grad are differentiated
-            too, others are constant. Default: random ones that require grad, the same each time.
+        grad_outputs: Cotangents with the shapes and dtypes of the outputs. Gradients are also differentiated with
+            respect to those that require grad; the others are constant. Default: random cotangents that require grad,
+            the same in each call.
 
     Returns:
         True if all gradients are right; False if one is not and `raise_exception` is False.
@@ -162,9 +162,9 @@ def _checked(
     func: Callable[..., Any], values: tuple[Any, ...], numbers: Numbers, claims: Claims, raise_exception: bool,
     by_torch: Callable[[], bool], second: Second | None = None,
 ) -> bool:  # fmt: skip
-    """Return whether claims hold for a function, or for its gradients if `second` says of which cotangents.
+    """Return whether the claims hold for a function or, if `second` is given, for its gradients.
 
-    torch is asked about a function that writes to its inputs.
+    A function that writes to its inputs is left to torch.
     """
     _check_inputs(values)
     request = Request(_function(func, values), _leaves(values), numbers)
@@ -181,14 +181,14 @@ def _checked(
         return _by_torch(by_torch, raise_exception)
     if seen or (seen is False and not raise_exception):
         return seen
-    point = InPlace.of(request)  # with a graph that nobody has used
+    point = InPlace.of(request)  # with a new graph
     if second is not None:
         point = InPlace(*second.of(point))
     return _verdict(objections(point, request, claims), raise_exception)
 
 
 def _verdict(objections: Iterator[Disagreement], raise_exception: bool) -> bool:
-    """Raise, or return False, at the first objection that torch would have too, and warn of those before it."""
+    """Raise, or return False, at the first objection that torch would raise, too. Warn of the remarks before it."""
     with quiet():
         for objection in objections:
             if is_remark(objection):
@@ -201,7 +201,7 @@ def _verdict(objections: Iterator[Disagreement], raise_exception: bool) -> bool:
 
 
 def _by_torch(check: Callable[[], bool], raise_exception: bool) -> bool:
-    """Return what torch says, or raise it as an exception of our own."""
+    """Return the result of torch's check. Raise its error as our own GradcheckError, or return False."""
     try:
         return check()
     except TorchGradcheckError as error:
@@ -223,7 +223,7 @@ def _is_for_torch(values: tuple[Any, ...]) -> bool:
 
 
 def _function(func: Callable[..., Any], values: tuple[Any, ...]) -> Function:
-    """Return a function of the leaves alone. What is no leaf stays what it is."""
+    """Return `func` as a function of the leaves alone. The other inputs are constant."""
     places = [index for index, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
 
     def filled(*leaves: Tensor) -> tuple[Tensor, ...]:
@@ -238,7 +238,7 @@ def _function(func: Callable[..., Any], values: tuple[Any, ...]) -> Function:
 
 
 def _check_inputs(values: tuple[Any, ...]) -> None:
-    """Warn of single precision, and refuse what has no derivative, in the words of torch."""
+    """Warn of inputs that are not in double precision, and raise for invalid inputs, with torch's messages."""
     leaves = [(index, value) for index, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
     if not leaves:
         raise ValueError(
@@ -260,7 +260,7 @@ def _check_inputs(values: tuple[Any, ...]) -> None:
 
 
 def _check_outputs(point: Point) -> None:
-    """Refuse layouts whose cotangents nobody can make, in the words of torch."""
+    """Raise for layouts of outputs that cotangents cannot have, with torch's messages."""
     for output in point.outputs:
         if output.layout is not torch.strided:
             kind = "MKLDNN" if output.layout is torch._mkldnn else "Sparse"  # type: ignore[attr-defined]

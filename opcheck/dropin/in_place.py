@@ -1,4 +1,4 @@
-"""The full evidence for `opcheck.gradcheck`: on the caller's own tensors, moved in place, by single calls."""
+"""The full comparison of `opcheck.gradcheck`: single calls on the caller's own tensors, which are moved in place."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Kind = tuple[torch.Size, torch.dtype]
 
 
 class InPlace(Point):
-    """Evidence without batches, whose numerical side moves the leaves themselves.
+    """A point that uses no batches, and moves the leaves in place for finite differences.
 
-    A function may read a leaf in another way than as its argument: a captured parameter, a tensor that is given twice,
-    a view of the same memory. It may need what only the caller's tensors have: a graph, hooks, a place in a larger
-    storage.
+    A function may read a leaf in another way than as its argument: as a captured parameter, as a tensor that is passed
+    twice, or through a view of the same memory. It may need properties of the caller's tensors that copies do not have:
+    a graph, hooks, a place in a larger storage.
     """
 
     can_batch = False
@@ -36,28 +36,28 @@ class InPlace(Point):
         return super().graph() if self._outputs is None else self._outputs
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
-        """Return the differences where the leaves themselves are moved, by one call for each point."""
-        if not all(self.size):  # nothing to move, or nothing that moves
+        """Return the differences along directions of shape (K, N), by one call per point, with the leaves moved."""
+        if not all(self.size):  # an empty Jacobian
             return differences(self.value.repeat(1 + 2 * len(along), 1), step)
         moves = along * step
         values = moved(self.function, self.leaves, torch.cat([moves, -moves]), step)
         return Differences(values[: len(along)], self.value, values[len(along) :], step)
 
     def at(self, leaves: Tensors) -> Tensors:
-        """Return the outputs where the leaves themselves have other values."""
+        """Return the outputs for other values of the leaves, which are written to the leaves during the call."""
         with Kept(self.leaves) as own, torch.enable_grad():
             for memory, values in zip(own.memory, leaves, strict=True):
                 write(memory, values)
             return tuple(output.detach().clone() for output in self.function(*self.leaves))
 
     def pushed(self, tangents: Tensors) -> Tensor:
-        """Return J u of shape (M,), by an ordinary call in forward mode, with tangents that are no views."""
+        """Return J u of shape (M,), by an ordinary call in forward mode, on tangents that are not views."""
         return super().pushed(tuple(tangent.clone() for tangent in tangents))
 
     def pulled(self, outputs: Tensors, cotangents: Tensors) -> Tensor:
-        """Return J^T v of shape (N,), by an ordinary backward pass for each output, added up.
+        """Return J^T v of shape (N,), as the sum of an ordinary backward pass for each output.
 
-        An output takes no part in the pass of another one. That is not the same as a cotangent of zeros.
+        The other outputs are left out of each pass, which is not the same as passing zeros as their cotangents.
         """
         if len(outputs) == 1:
             return super().pulled(outputs, cotangents)
@@ -67,7 +67,7 @@ class InPlace(Point):
         return gradient
 
     def products(self, mode: Mode, directions: Tensor) -> Tensor:
-        """Return V J or U J^T by ordinary calls. An empty Jacobian takes none."""
+        """Return V J or U J^T by ordinary calls. An empty Jacobian needs no call."""
         if all(self.size):
             return super().products(mode, directions)
         return directions.new_zeros(len(directions), self.size[1 if mode == "reverse" else 0])
@@ -75,15 +75,15 @@ class InPlace(Point):
 
 @dataclass(frozen=True)
 class Second:
-    """The second order: the gradients of a function, as functions of its leaves and of cotangents."""
+    """How gradgradcheck derives the function to test: the gradients, as a function of leaves and cotangents."""
 
     cotangents: Tensors | None
-    """Those that do not require grad are constant. None: random ones."""
+    """The cotangents. Those that do not require grad are constant. None: random cotangents."""
     gaps: bool
-    """Whether random ones have gaps in memory."""
+    """Whether random cotangents have gaps in memory."""
 
     def of(self, point: Point) -> tuple[Pullback, Tensors]:
-        """Return the gradients of the function of a point, and the tensors that they are differentiated at."""
+        """Return the pullback of the function of a point, and its inputs: leaves, and cotangents that require grad."""
         vectors, fixed = self.cotangents, tuple[Tensor | None, ...]()
         if vectors is None:
             plain = vectors_like(point.outputs, 1)
@@ -95,10 +95,12 @@ class Second:
 
 
 def moved(function: Differentiable, leaves: Sequence[Tensor], steps: Tensor, step: float) -> Tensor:
-    """Return the values at some steps from the leaves as rows, with one call per step, on the leaves themselves.
+    """Return the outputs at the leaves plus each row of `steps`, as rows, by one call per step.
 
-    Each leaf is moved where it is, so that a function that reads it in another way than as its argument is moved too.
-    Raises ChangedOutputsError; passes on the exceptions of the function. The leaves are as before in either case.
+    The leaves are moved in place, so that a function that reads them in another way than as its arguments is moved,
+    too. They are restored afterwards, also after an exception. Raises ChangedOutputsError if the shapes or dtypes of
+    the outputs change; exceptions of the function propagate.
+    step: the size of the steps, for messages.
     """
     rows, expected = [], None
     with Kept(leaves) as own, torch.enable_grad():
@@ -106,10 +108,10 @@ def moved(function: Differentiable, leaves: Sequence[Tensor], steps: Tensor, ste
             before = [memory.clone() for memory in own.memory]
             moves = tensors_of(row, own.memory)
             for memory, move in zip(own.memory, moves, strict=True):
-                add(memory, move)  # a leaf that is given twice moves with each of its places
+                add(memory, move)  # a leaf that is passed twice moves twice
             outputs = function(*leaves)
             rows.append(vector(outputs))
-            for memory, move, values in zip(own.memory, moves, before, strict=True):  # what the function wrote remains
+            for memory, move, values in zip(own.memory, moves, before, strict=True):  # keeps what the function wrote
                 write(memory, values, move != 0)
             kinds = [(output.shape, output.dtype) for output in outputs]
             if kinds != expected:

@@ -1,4 +1,4 @@
-"""The memory of the caller's tensors: it may be written to, and holds the same bits afterwards."""
+"""Writes to the memory of the caller's tensors, and restores it bit by bit."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from opcheck.derivatives.coordinates import shares_memory
 
 
 class Kept:
-    """The memory of the strided tensors among some values. It holds the same bits after the context as before."""
+    """A context that restores the memory of the strided tensors among some values at its end, bit by bit."""
 
     def __init__(self, values: Sequence[object]) -> None:
         self.tensors = [value for value in values if isinstance(value, Tensor) and value.layout is torch.strided]
-        self.memory = [tensor.data for tensor in self.tensors]  # unlike detach(), it has a version counter of its own
+        self.memory = [tensor.data for tensor in self.tensors]  # unlike detach(), .data has its own version counter
         self.before = [own.clone() for own in self.memory]
 
     def __enter__(self) -> Kept:
-        """Return the memory."""
+        """Return this object, whose `memory` may be written to."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Put everything back."""
+        """Restore the values, and the memory of tensors whose `.data` was replaced."""
         for tensor, own, before in zip(self.tensors, self.memory, self.before, strict=True):
             write(own, before)
             if tensor.data_ptr() != own.data_ptr():
                 tensor.data = own
 
     def is_changed(self) -> bool:
-        """Tell whether a tensor has other values, or other memory. Writes that autograd does not know of count."""
+        """Return whether the values or the memory of a tensor have changed, even by writes unknown to autograd."""
         return any(
             tensor.data_ptr() != own.data_ptr()
             or (not torch.equal(own, before) and not torch.allclose(own, before, 0.0, 0.0, equal_nan=True))
@@ -40,7 +40,7 @@ class Kept:
 
 
 def elements(memory: Tensor) -> list[Tensor]:
-    """Return the place of each real coordinate, of rank 0. Raises RuntimeError for lazy conjugation."""
+    """Return a view of rank 0 of each real coordinate. Raise RuntimeError for lazily conjugated tensors."""
     real = torch.view_as_real(memory) if memory.is_complex() else memory
     if real.is_contiguous():
         return list(real.view(-1).unbind())
@@ -48,7 +48,7 @@ def elements(memory: Tensor) -> list[Tensor]:
 
 
 def write(target: Tensor, values: Tensor, where: Tensor | None = None) -> None:
-    """Write to a tensor, or to some places of it. Elements that share their memory are written one after the other."""
+    """Copy values to a tensor, or only where a mask is True. Elements that share memory are written one by one."""
     if not shares_memory(target):
         target.copy_(values if where is None else torch.where(where, values, target))
         return
@@ -57,7 +57,10 @@ def write(target: Tensor, values: Tensor, where: Tensor | None = None) -> None:
 
 
 def add(target: Tensor, move: Tensor) -> None:
-    """Add to a tensor. What several elements share moves with each of them. Zeros move nothing, not even -0.0."""
+    """Add a tensor to another one in place.
+
+    Memory that several elements share is changed once for each of them. Adding zero leaves even -0.0 unchanged.
+    """
     if not shares_memory(target):
         target.add_(move.masked_fill(move == 0, -0.0))
         return

@@ -1,4 +1,4 @@
-"""Yields what `opcheck.gradcheck` finds wrong, in the order of torch's gradcheck and with its messages."""
+"""The errors that `opcheck.gradcheck` reports, in the order of torch's gradcheck and with its messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from opcheck.dropin.fast_path import Claims
 from opcheck.dropin.memory import Kept
 
 REPEATS = 3
-"""How often backward is repeated at most, to see whether it is random."""
+"""The maximum number of times that backward is repeated to test whether it is deterministic."""
 REENTRANT = (
     "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different "
     "values, although analytical gradient matches numerical gradient.The tolerance for nondeterminism was {}."
@@ -52,13 +52,13 @@ BREAKING = (
 
 
 def objections(point: Point, request: Request, claims: Claims) -> Iterator[Disagreement]:
-    """Yield what contradicts the claims, in the order of torch, each computed when it is asked for.
+    """Yield the objections to the claims in torch's order. Each is computed only when it is requested.
 
-    Passes on the exceptions of the function and of its derivatives.
+    Exceptions of the function and of its derivatives propagate.
     """
-    point.numerical(request.numbers.eps)  # first of all: the function may raise, or its outputs may change
+    point.numerical(request.numbers.eps)  # first, since the function may raise, or its outputs may change
     some = any(output.requires_grad for output in point.outputs)
-    few = min(REPEATS, max(1, point.size[0]))  # torch: once for each output
+    few = min(REPEATS, max(1, point.size[0]))  # torch: once for each coordinate of the outputs
     reentrant, tangents = REENTRANT.format(request.numbers.nondeterminism), "Mismatch in tangent values for output with"
     looks: tuple[tuple[bool, Callable[[Point, Request], Disagreement | None], str], ...] = (
         (not some, _not_zero, ""),
@@ -80,29 +80,29 @@ def objections(point: Point, request: Request, claims: Claims) -> Iterator[Disag
 
 
 def is_remark(objection: Disagreement) -> bool:
-    """Tell whether torch would pass what is objected to.
+    """Return whether torch would pass the function nevertheless.
 
-    Lost digits, errors below atol, and a kink at which both Jacobians agree.
+    This holds for lost digits, errors below atol, and a kink at which the Jacobians agree.
     """
     return objection.kind == "low accuracy" or objection.agrees or objection.below_atol
 
 
 def _begin_with(sentence: str, disagreement: Disagreement) -> Disagreement:
-    """Put a sentence of torch before an objection."""
+    """Return an objection whose text begins with a sentence of torch."""
     return replace(disagreement, text=f"{sentence}\n{disagreement.text}")
 
 
 def _jacobian(point: Point, request: Request, mode: Mode) -> Disagreement | None:
     disagreement = compare(point, mode, request) or digits_lost(point, mode, request)
-    if disagreement is None or is_remark(disagreement) or NOT_LINEAR[mode] in disagreement.text:  # torch passes these
+    if disagreement is None or is_remark(disagreement) or NOT_LINEAR[mode] in disagreement.text:  # torch has no message
         return disagreement
     return _begin_with(_place(point, request, mode, disagreement), disagreement)
 
 
 def _place(point: Point, request: Request, mode: Mode, disagreement: Disagreement) -> str:
-    """Return the sentence of torch for the first block that differs.
+    """Return torch's sentence for the first block that differs.
 
-    torch looks at the imaginary parts of complex outputs first, then at the real ones; in forward mode, of inputs.
+    torch compares the imaginary parts of complex outputs first, then the real parts; in forward mode those of inputs.
     """
     sides = point.outputs, point.leaves
     how = "computed with forward mode " if mode == "forward" else ""
@@ -128,7 +128,7 @@ def _place(point: Point, request: Request, mode: Mode, disagreement: Disagreemen
 
 
 def _not_zero(point: Point, request: Request) -> Disagreement | None:
-    """Given that no output requires grad, return that the function depends on its inputs nevertheless, or None."""
+    """Return an objection if the numerical Jacobian is not zero, given that no output requires grad; else None."""
     jacobian = point.numerical(request.numbers.eps).jacobian
     if not bool(jacobian.any()):
         return None
@@ -144,7 +144,7 @@ def _dtypes(point: Point, request: Request) -> Disagreement | None:
 
 
 def _together(point: Point, request: Request) -> Disagreement | None:
-    """Return that one backward pass for all outputs is not the sum of those for each, or None if it is."""
+    """Return an objection if a backward pass for all outputs is not the sum of a pass for each of them; else None."""
     if len(point.outputs) < 2 or not all(point.size):
         return None
     # Terms that cancel in one pass and not in the other cost up to half of the digits, as in svd_lowrank.
@@ -153,7 +153,7 @@ def _together(point: Point, request: Request) -> Disagreement | None:
     outputs = point.graph()
     together = vector(vjp(outputs, point.leaves, tensors_of(cotangent, outputs)))
     scale = float(each.abs().nan_to_num(nan=0.0, posinf=0.0).max())
-    random = request.numbers.nondeterminism * (1 + len(point.outputs))  # by how much as many passes may differ
+    random = request.numbers.nondeterminism * (1 + len(point.outputs))  # for that many passes
     if same(together, each, rounding, rounding * scale + random):
         return None
     if is_cancellation(together, each, point.by_jacobian("reverse", cotangent), point):
@@ -173,7 +173,10 @@ def _undefined_cotangents(point: Point, request: Request) -> Disagreement | None
 
 
 def _zero_cotangents(point: Point, request: Request) -> Disagreement | None:
-    """Return which gradient for cotangents of zeros is not zero, or not of the kind of its input, or None."""
+    """Return an objection if a gradient for zero cotangents is not zero, or is unlike its input; else None.
+
+    Unlike: of another layout, dtype, device or shape.
+    """
     differentiable = [output for output in point.graph() if output.requires_grad]
     gradients = torch.autograd.grad(
         differentiable, point.leaves, [torch.zeros_like(y) for y in differentiable],
@@ -187,7 +190,7 @@ def _zero_cotangents(point: Point, request: Request) -> Disagreement | None:
 
 
 def _unlike(gradient: Tensor, leaf: Tensor) -> str:
-    """Return what torch says about a gradient for cotangents of zeros; empty if it is as it should be."""
+    """Return torch's message about a wrong gradient for zero cotangents; empty if it is right."""
     if gradient.layout is not torch.strided:
         return f"grad is incorrect layout ({gradient.layout} is not {leaf.layout})"
     if bool(gradient.any()):
@@ -207,7 +210,7 @@ def _most(tensor: Tensor) -> str:
 
 
 def _batched(point: Point, request: Request, check: str, **flags: Any) -> Disagreement | None:
-    """Return why a derivative cannot be vmapped, or None if it can: by `torch.func.vmap`, or by that of gradcheck."""
+    """Return why a derivative cannot be vmapped; None if it can, by `torch.func.vmap` or by the vmap of gradcheck."""
     disagreement = OF_GRADIENTS[check](point, request)
     if disagreement is None:
         return None

@@ -1,6 +1,6 @@
 """Directions of backward passes and of calls in forward mode, and steps of differences, as tensors.
 
-They depend on nothing but shapes and dtypes. Those for small tensors are kept for the next call.
+They depend only on shapes, dtypes and devices. Those for small tensors are cached.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from opcheck.derivatives.coordinates import tensors_of
 from opcheck.derivatives.cotangents import probe, subsets, without
 
 SMALL = 64
-"""Up to how many coordinates directions are kept."""
+"""The maximum number of coordinates for which directions are cached."""
 
 Kinds = tuple[tuple[torch.Size, torch.dtype, torch.device], ...]
 """The shapes, dtypes and devices of some tensors."""
 Way = tuple[Collection[int], Collection[int], Collection[int]]
-"""The numbers of the tensors whose random vectors are zeroed, of those that take part, and of those of them that have
-no vector."""
+"""How to make a pass, by the indices of tensors: those whose random vectors are zeroed, those that take part, and those
+that take part without a vector."""
 T = TypeVar("T")
 
 
@@ -31,32 +31,32 @@ class Pass(NamedTuple):
     """A backward pass, or a call in forward mode."""
 
     vectors: Tensors
-    """A cotangent for each output, or a tangent for each leaf. Whoever uses them makes copies."""
+    """A cotangent for each output, or a tangent for each leaf. They may be cached: copy them before use."""
     those: Collection[int]
-    """The numbers of the tensors that take part."""
+    """The indices of the tensors that take part."""
     undefined: Collection[int] = ()
-    """Those of them that have no cotangent or tangent. It is zero in the vectors."""
+    """The indices of those whose cotangent or tangent is undefined. In `vectors` it is zero."""
 
 
 class Passes(NamedTuple):
-    """Some passes, and their vectors in real coordinates, as the rows of a matrix."""
+    """Passes, and their vectors in real coordinates, as the rows of `directions`."""
 
     directions: Tensor
     each: tuple[Pass, ...]
 
 
 def kinds_of(tensors: Sequence[Tensor]) -> Kinds:
-    """Return the kinds of some tensors."""
+    """Return the shapes, dtypes and devices of tensors."""
     return tuple((tensor.shape, tensor.dtype, tensor.device) for tensor in tensors)
 
 
 def sizes_of(kinds: Kinds) -> list[int]:
-    """Return the numbers of real coordinates."""
+    """Return the number of real coordinates of each tensor."""
     return [shape.numel() * (2 if dtype.is_complex else 1) for shape, dtype, _ in kinds]
 
 
 def _kept(function: Callable[..., T]) -> Callable[..., T]:
-    """Keep the results of a function of kinds and other things, if they are small."""
+    """Cache the results of a function for kinds with few coordinates. The kinds are its first argument."""
     cached = lru_cache(maxsize=256)(function)
 
     @wraps(function)
@@ -70,8 +70,9 @@ def _kept(function: Callable[..., T]) -> Callable[..., T]:
 def backward(outputs: Kinds, looped: bool, undefined: bool) -> Passes:
     """Return backward passes for outputs of some kinds.
 
-    In order: if `looped`, one for each coordinate of an output; a random cotangent, twice; zeros; each of several
-    outputs alone. If `undefined`, also those in which all, each one, and all but one cotangent are undefined.
+    If `looped`, the first passes are for one coordinate each. Then follow two passes for the same random cotangents,
+    and one for zeros; unless `looped`, one for each of several outputs alone; and if `undefined`, passes in which all
+    cotangents, each one alone, and all but one are undefined.
     """
     every = range(len(outputs))
     ways: list[Way] = [([], every, ()), ([], every, ()), (every, every, ())]
@@ -84,9 +85,10 @@ def backward(outputs: Kinds, looped: bool, undefined: bool) -> Passes:
 
 @_kept
 def forward(leaves: Kinds, looped: bool, undefined: bool) -> Passes:
-    """Return calls in forward mode for leaves of some kinds: of each coordinate if looped, and a random one.
+    """Return calls in forward mode for leaves of some kinds.
 
-    If `undefined`, those in which each of the leaves has no tangent.
+    If `looped`, the first calls are for one coordinate each. Then follows one with random tangents and, if `undefined`,
+    one for each leaf in which this leaf has no tangent.
     """
     every = range(len(leaves))
     ways: list[Way] = [([], every, ())]
@@ -97,9 +99,9 @@ def forward(leaves: Kinds, looped: bool, undefined: bool) -> Passes:
 
 @_kept
 def units(kinds: Kinds) -> tuple[Tensor, Tensors]:
-    """Return all unit vectors, as a matrix and as batches of tensors. Users make copies of these.
+    """Return all unit vectors, as a matrix and as batches of tensors. They may be cached: copy them before use.
 
-    There are at least two: a random one follows where there is only one coordinate.
+    If there is only one coordinate, a random vector follows, so that there are two rows at least.
     """
     size = sum(sizes_of(kinds))
     directions = torch.eye(size, dtype=torch.float64)
@@ -110,7 +112,7 @@ def units(kinds: Kinds) -> tuple[Tensor, Tensors]:
 
 @_kept
 def steps(leaves: Kinds, eps: float) -> tuple[Tensor, Tensors]:
-    """Return steps up and down along each coordinate, and a random one, as batches; its weights come first."""
+    """Return random weights, and batches of steps: along each coordinate, against it, and along the weights."""
     size = sum(sizes_of(leaves))
     along, weights = torch.eye(size, dtype=torch.float64), probe(size, 2)
     return weights, tensors_of(torch.cat([along, -along, weights.unsqueeze(0)]).mul_(eps), _plain(leaves))
@@ -121,7 +123,7 @@ def _plain(kinds: Kinds) -> Tensors:
 
 
 def _passes(ways: Sequence[Way], kinds: Kinds, looped: bool) -> Passes:
-    """Return passes by some ways. If looped, there are those for each coordinate of a tensor alone before them."""
+    """Return the passes for some ways. If `looped`, passes for single coordinates of single tensors come first."""
     sizes = sizes_of(kinds)
     random = probe(sum(sizes))
     directions = [without(random, zeroed, sizes) for zeroed, _, _ in ways]
