@@ -1,1 +1,1 @@
-"""Which devices are present: `presence` guesses, or has another process ask torch; `device` asks torch in this one."""
+"""The devices that are present: `presence` imports no torch into this process; `device` does."""

@@ -1,7 +1,8 @@
-"""A device of torch: whether it is present, and how to seed it, wait for it, and ask for its memory.
+"""A device of torch: whether it is present, and functions to seed it, synchronize it, and query its memory.
 
-Each goes by the function that its profile names, else by the public functions of its module in torch (`torch.cuda`, or
-what an out-of-tree backend has registered). A device that has neither needs none, as the CPU does.
+The functions to seed and synchronize are those that the profile names, else those of the device's module in torch
+(`torch.cuda`, or the module that an out-of-tree backend has registered). All other functions are those of the module.
+Without a module, as for the CPU, nothing needs to be done.
 """
 
 from __future__ import annotations
@@ -31,25 +32,28 @@ class Device:
 
     profile: DeviceProfile
     string: str
-    """torch's device string: of several devices of a kind, the one that is this process's."""
+    """torch's device string. It has an index if this process is assigned one of several devices of a kind."""
     availability: Availability = PRESENT
     """Whether the device is present."""
     room: int | None = None
-    """The bytes of its memory that a batch may take; None if the device does not tell."""
+    """The memory of the device that a batch may take, in bytes; None if the free memory is unknown."""
     is_probed: bool = False
-    """Whether to run a tiny computation after each case, to see that the device still works."""
+    """Whether to run a tiny computation after each case, to test that the device still works."""
 
     @property
     def kind(self) -> str:
-        """The kind of device: an operator that breaks one of a kind has, to this process, broken all of them."""
+        """The device type; on the CPU, the name of the profile.
+
+        After a fault of one device, this process uses none of its kind.
+        """
         kind = torch.device(self.string).type
         return self.profile.name if kind == "cpu" else kind
 
     def seed(self, number: int) -> None:
-        """Seed the generator of the CPU, and those of the device if it is another one.
+        """Seed the generator of the CPU, and those of this device if it is not the CPU.
 
-        `torch.manual_seed` seeds every kind of device. For kinds not yet in use, it stores the request with a stack
-        trace, which takes longer than most operators.
+        `torch.manual_seed` is not used: it seeds every kind of device. For kinds not yet in use, it stores the request
+        with a stack trace, which takes longer than most operators.
         """
         torch.default_generator.manual_seed(number)
         if self.profile.seed is not None:
@@ -61,7 +65,7 @@ class Device:
             seed(number)
 
     def synchronize(self) -> None:
-        """Wait until the device has done what it was told to. Raises the error of what it could not do."""
+        """Wait until the device has finished all work. Raises the errors of work that failed."""
         module = device_module(self.string)
         if self.profile.synchronize is not None:
             function(self.profile.synchronize)()
@@ -70,29 +74,29 @@ class Device:
             module.synchronize() if index is None else module.synchronize(index)
 
     def make_current(self) -> None:
-        """Make the device the current one of its kind, where there is such a thing."""
+        """Make the device the current one of its kind, if its module has `set_device`."""
         module = device_module(self.string)
         if hasattr(module, "set_device"):
             module.set_device(torch.device(self.string).index)
 
     def free_caches(self) -> None:
-        """Return to the device the memory that torch keeps for later."""
+        """Free the memory of the device that torch caches."""
         module = device_module(self.string)
         if hasattr(module, "empty_cache"):
             module.empty_cache()
 
     def free_memory(self) -> int | None:
-        """Return how many bytes of the device's memory are free; None if it does not tell."""
+        """Return the free memory of the device in bytes; None if it is unknown."""
         module = device_module(self.string)
         if not hasattr(module, "mem_get_info"):
             return None
         try:
             return int(module.mem_get_info(torch.device(self.string).index or 0)[0])
-        except Exception:  # not every device that has the function can tell
+        except Exception:  # some devices have the function but do not support it
             return None
 
     def fault(self) -> str:
-        """Return why the device fails a tiny computation, in one line; an empty string if it does not."""
+        """Return why the device fails a tiny computation, in one line; an empty string if it succeeds."""
         try:
             copy = torch.ones(2).to(self.string).clone().cpu()
             self.synchronize()
@@ -102,11 +106,11 @@ class Device:
 
 
 CPU = Device(DeviceProfile(name="cpu"), "cpu")
-"""The CPU, as it is always present."""
+"""The CPU, which is always present."""
 
 
 def device_module(device: str) -> Any:
-    """Return torch's module for a kind of device, such as `torch.cuda`; None for the CPU and where there is none."""
+    """Return torch's module for a device, such as `torch.cuda`; None for the CPU, or if there is no module."""
     kind = torch.device(device).type
     try:
         return None if kind == "cpu" else torch.get_device_module(kind)
@@ -116,7 +120,7 @@ def device_module(device: str) -> Any:
 
 @lru_cache(maxsize=16)
 def function(path: str) -> Callable[..., Any]:
-    """Return the function at `package.module:function`. Raises ImportError, AttributeError, or what its import does."""
+    """Return the function at `package.module:function`. Raises ImportError, AttributeError, or errors of its import."""
     function: Any = pkgutil.resolve_name(path)
     if not callable(function):
         raise ImportError(f"{path} is no function")
@@ -130,7 +134,7 @@ def first_line(error: BaseException) -> str:
 
 
 def availability(profile: DeviceProfile) -> Availability:
-    """Return whether the device of a profile can be used. Imports its module. Errors become the reason."""
+    """Return whether the device of a profile can be used. Import its module. An error is returned as the reason."""
     if profile.module is not None:
         try:
             importlib.import_module(profile.module)
@@ -167,10 +171,10 @@ def _accelerator(device: torch.device) -> Availability:
 
 
 def answer_and_exit() -> None:
-    """Read profiles from a pipe, say that torch is imported, write whether each device is present, and exit.
+    """Read profiles from stdin, write "ready" and then whether each device is present, as JSON, and exit.
 
-    This is all that the process does which `presence.ask` starts, so that no other one imports a backend untried. What
-    a backend prints is dropped.
+    The processes that `presence.ask` starts run this function, so that no other process imports a backend that may
+    crash. "ready" means that torch is imported. Output of a backend is dropped.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -178,4 +182,4 @@ def answer_and_exit() -> None:
     print("ready", file=answers, flush=True)
     text = json.dumps({profile.name: vars(availability(profile)) for profile in profiles})
     print(text, file=answers, flush=True)
-    os._exit(0)  # what a backend does at the exit of a process is no concern of the answer
+    os._exit(0)  # skip the exit handlers of the backend, which may fail

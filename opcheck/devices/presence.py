@@ -1,6 +1,6 @@
-"""Which devices are present, as far as can be told without torch, and as another process finds that has it.
+"""Detects devices: by files and modules, without torch, or in another process that imports torch.
 
-Collection must not import torch, and a backend whose import ends the process, or hangs, must cost only itself.
+Collection must not import torch, and a backend whose import crashes or hangs must not affect other devices.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from opcheck.spec.problems import listing, unknown, worded
 from opcheck.text import ending, separated
 
 SECONDS = 60.0
-"""How long the modules of a device may take to import, and the device to make a tensor."""
+"""The maximum time to import the modules of devices and to create a tensor on each, in seconds."""
 
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether a device can be used. If not, `reason` says why; else `count` and `detail` describe it."""
+    """Whether a device can be used. reason: why not; count, detail: the number of devices and a description."""
 
     present: bool
     reason: str = ""
@@ -35,12 +35,13 @@ class Availability:
 
 
 class UnknownDevice(ValueError):
-    """Names that no device has: a line for each."""
+    """Raised for unknown names of devices. The message has a line for each name."""
 
 
 def chosen_devices(values: Sequence[str], settings: Settings) -> list[DeviceProfile]:
-    """Return the devices of these names, separated by commas; without any, all that may be present.
+    """Return the named devices; without `values`, all devices that may be present.
 
+    values: names of devices, or several names separated by commas.
     Raises UnknownDevice.
     """
     known, names = settings.profiles(), separated(values)
@@ -55,9 +56,9 @@ def chosen_devices(values: Sequence[str], settings: Settings) -> list[DeviceProf
 
 
 def may_be_present(profile: DeviceProfile, settings: Settings) -> bool:
-    """Tell whether any sign of a device is there. If its profile names none, it may be.
+    """Return whether any sign of a device is found, or its profile has no signs.
 
-    Its module may be in the folder of the project, besides `sys.path`.
+    Modules are searched on `sys.path` and in the folder of the project.
     """
     signs = profile.signs
     if signs == Hint() or signs.always or any(map(os.path.exists, signs.paths)):
@@ -74,14 +75,14 @@ def _is_installed(module: str, folders: Sequence[str]) -> bool:
 
 
 def own_modules(profile: DeviceProfile) -> tuple[str, ...]:
-    """Return the modules that are imported before a device is used."""
+    """Return the modules to import before a device is used: its own, and those of its functions."""
     functions = [path for path in (profile.seed, profile.synchronize) if path is not None]
     of_functions = [path.rpartition(":" if ":" in path else ".")[0] for path in functions]
     return tuple(dict.fromkeys([*filter(None, [profile.module]), *of_functions]))
 
 
 def ask(profiles: Iterable[DeviceProfile], settings: Settings) -> dict[str, Availability]:
-    """Return whether devices can be used, by name, as other processes find: one for those that import the same."""
+    """Return whether devices can be used, by name. Devices that need the same modules are tested in one new process."""
     groups: dict[tuple[str, ...], list[DeviceProfile]] = {}
     for profile in profiles:
         groups.setdefault(own_modules(profile), []).append(profile)
@@ -94,7 +95,7 @@ def ask(profiles: Iterable[DeviceProfile], settings: Settings) -> dict[str, Avai
 
 
 _CODE = "import sys; sys.path[:] = sys.argv[1:]; from opcheck.devices.device import answer_and_exit as f; f()"
-"""What such a process runs: it imports from the same folders as this one."""
+"""The code of a new process. It imports from the same folders as this process, and from that of the project."""
 
 
 def _begin(profiles: list[DeviceProfile], path: list[str]) -> subprocess.Popen[bytes]:
@@ -115,7 +116,7 @@ def _answer(
     assert process.stdout is not None
     what = f"importing {', '.join(modules)}" if modules else "asking torch for it"
     try:
-        process.stdout.readline()  # torch is imported: what takes longer from now on is not torch's
+        process.stdout.readline()  # wait until torch is imported, so that the time-out does not include it
         text = process.communicate(timeout=SECONDS)[0]
         answers: dict[str, dict[str, Any]] = json.loads(text) if text else {}
         why = f"{what}: {ending(process.returncode)}"

@@ -1,4 +1,4 @@
-"""Which tests follow from the claims: cases with stable ids, their selection and order. Never imports torch."""
+"""Plans the tests of claims: cases with stable ids, their selection and order. Never imports torch."""
 
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds

@@ -1,4 +1,4 @@
-"""Finds mistakes in specs that show only when cases are planned: unknown names, expectations that match no case."""
+"""Finds mistakes in specs that only planning reveals: unknown names, expectations that match no case."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opcheck.spec.problems import Problem, nearest, unknown
 def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
     """Return the mistakes in expectations and in tolerances by check or dtype.
 
-    devices: all that are known, present or not.
+    devices: all known devices, present or not.
     """
     known = list(devices)
     problems = [problem for device in known for problem in _of_profile(device.written)]
@@ -33,9 +33,9 @@ def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
 
 
 def unmatched(device: DeviceProfile, library: Library) -> Iterator[Problem]:
-    """Yield a mistake for each expectation, and each pattern of `deny`, that matches no case of a library.
+    """Yield a mistake for each expectation, and each pattern of `deny`, of a profile that matches no case of a library.
 
-    What is inherited is not among them: it is about another device as well.
+    Inherited expectations and patterns are left out, since they may match cases on the device of the parent.
     """
     ids = [operator.id for operator in library]
     for expect in device.written.expect:
@@ -56,7 +56,7 @@ def unmatched(device: DeviceProfile, library: Library) -> Iterator[Problem]:
 
 
 def _meant(names: Iterable[str], ids: list[str]) -> str:
-    """Return the operator that names of no operator probably mean; an empty string if there is none."""
+    """Return the id of the operator that was probably meant by unknown names, or an empty string."""
     missing = [name for name in names if name not in ids]
     return next(filter(None, (nearest(name, ids) for name in missing)), "")
 
@@ -86,7 +86,7 @@ def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator
             what = "this disclaimer is about no case of the check `accuracy`"
             place = (*path, "accuracy")
             problems.append(operator.problem(place, what, "a case that `opcheck show` lists", key=True))
-    yield from dict.fromkeys(problems)  # what devices have from the operator is a mistake several times
+    yield from dict.fromkeys(problems)  # a table of a device repeats the mistakes that it takes from the operator
 
 
 def _sharing(library: Library) -> list[tuple[Expect, list[Operator]]]:
@@ -99,9 +99,9 @@ def _sharing(library: Library) -> list[tuple[Expect, list[Operator]]]:
 
 
 def _of_expectation(expect: Expect, operators: list[Operator], devices: list[DeviceProfile]) -> list[Problem]:
-    """Return what is wrong with an expectation that operators share: it must be about a case of one of them.
+    """Return the mistakes in an expectation that operators share: unknown names, or no matching case of any operator.
 
-    A case that exists only with other versions of torch is one, too.
+    Cases that exist only with other versions of torch count, too.
     """
     known = [one for operator in operators for one in (operator, *operator.elsewhere)]
     variants = dict.fromkeys(variant.kind for operator in known for variant in operator.variants)
@@ -130,7 +130,7 @@ def _planned(
 
 
 def _choices(devices: Iterable[DeviceProfile], variants: Iterable[str]) -> dict[str, list[str]]:
-    """Return the names that a condition may have, by key."""
+    """Return the valid names in a condition, by key."""
     return {
         "check": list(check_kinds()),
         "variant": list(variants),

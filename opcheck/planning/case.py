@@ -28,34 +28,34 @@ class Case:
     operator: Operator
     """The operator, with its spec and its samples."""
     variant: Variant
-    """How it is called: `kind` is function, method or inplace, `path` the dotted path of the callable."""
+    """The way to call it: `kind` is function, method or inplace, `path` the dotted path of the callable."""
     kind: CheckKind
     """The check, with the claim that it tests."""
     device: DeviceProfile
-    """The device, by its profile."""
+    """The profile of the device."""
     dtype: str
     """The name of the dtype, as in `float64`."""
     claims: DeviceClaims = field(repr=False)
-    """What the spec claims on the device."""
+    """The claims of the operator on the device."""
     known: tuple[Expect, ...] = field(default=(), repr=False)
-    """The known failures of the operator on the device, whatever cases they are about."""
+    """The known failures of the operator on the device, including those of other cases."""
 
     base_seed: int = 0
     """The number given by `--seed`."""
 
     @cached_property
     def id(self) -> str:
-        """`torch.sin[inplace]::backward[cpu-float64]`, the same in the terminal, in JUnit, in JSON and for -k."""
+        """The id, as in `torch.sin[inplace]::backward[cpu-float64]`, in the terminal, JUnit and JSON, and for -k."""
         return f"{self.subject}::{self.kind.name}[{self.device.name}-{self.dtype}]"
 
     @property
     def subject(self) -> str:
-        """`torch.sin[inplace]`: the operator and the variant."""
+        """The operator and the variant, as in `torch.sin[inplace]`."""
         return self.operator.id + ("" if self.variant.kind == "function" else f"[{self.variant.kind}]")
 
     @property
     def hazard(self) -> str:
-        """`torch.sin on cpu`: what hangs, if a case does."""
+        """The operator and the device, as in `torch.sin on cpu`. Time-outs are counted for each such pair."""
         return f"{self.operator.id} on {self.device.name}"
 
     @property
@@ -65,24 +65,24 @@ class Case:
 
     @cached_property
     def expectations(self) -> tuple[Expect, ...]:
-        """The known failures that are about this case."""
+        """The known failures that apply to this case."""
         return self.expectations_about(self.check)
 
     def expectations_about(self, check: str) -> tuple[Expect, ...]:
-        """Return the known failures that are about a check, of the same variant, on the device and in the dtype."""
+        """Return the known failures that apply to a check of the variant, device and dtype of this case."""
         own = {"check": check, "variant": self.variant.kind, "device": self.device.name, "dtype": self.dtype}
         return tuple(expect for expect in self.known if expect.when.matches(**own))
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
-        """The samples meant for the dtype."""
+        """The samples that run in the dtype."""
         return tuple(sample for sample in self.operator.samples if sample.goes_with(self.dtype))
 
     def seed(self, sample: Sample) -> str:
-        """Return the seed for the numbers in a sample.
+        """Return the seed for the random values of a sample, as text.
 
-        It names the operator, the dtype, the sample and the base seed, but not the check, the variant or the device:
-        all of them get the same numbers, in any order and in any process.
+        The seed depends on the operator, the dtype, the sample and the base seed, but not on the check, the variant or
+        the device, so that all of these get the same values, in any order and in any process.
         """
         return f"{self.operator.id}[{self.dtype}]#{sample.name}" + (f"@{self.base_seed}" if self.base_seed else "")
 

@@ -1,4 +1,4 @@
-"""Known failures: which cases an expectation is about, and what of a case is skipped because of them."""
+"""Known failures: the cases that an expectation applies to, and the cases and samples to skip."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from opcheck.spec.library import Operator, Sample, names_of
 from opcheck.spec.versions import torch_meets
 
 Kind = Literal["failed", "error", "inconclusive", "blocked"]
-"""The kinds of outcomes of failures."""
+"""The outcomes that are failures."""
 MET_BY: dict[str, Kind] = {
     "fail": "failed",
     "flaky": "failed",
     "error": "error",
     "inconclusive": "inconclusive",
 }
-"""The kind of failure that each expected outcome stands for; skip stands for none."""
+"""The kind of failure that meets each expected outcome. Skipped cases cannot fail."""
 
 
 def expectations_of(operator: Operator, device: DeviceProfile, wanted: Selection) -> tuple[Expect, ...]:
-    """Return what an operator and a device expect of the operator in a run, with the installed torch."""
+    """Return the known failures of an operator, in its spec and in the profile of a device, that apply to a run.
+
+    An expectation may be limited to an engine, to settings of `derive` and to versions of torch.
+    """
     both = (*operator.spec.expect, *(expect for expect in device.expect if is_for_operator(expect.when, operator)))
     return tuple(
         expect
@@ -35,12 +38,12 @@ def expectations_of(operator: Operator, device: DeviceProfile, wanted: Selection
 
 
 def is_for_operator(when: DeviceWhen, operator: Operator) -> bool:
-    """Tell whether a condition of a profile covers an operator."""
+    """Return whether a condition of a profile covers an operator."""
     return not when.operators or is_named(operator, when.operators)
 
 
 def is_about(expect: Expect, sample: str | None) -> bool:
-    """Tell whether an expectation is about a sample, by the name of the sample or of its grid.
+    """Return whether an expectation applies to a sample, by the name of the sample or of its grid.
 
     sample: None for the case as a whole.
     """
@@ -50,8 +53,8 @@ def is_about(expect: Expect, sample: str | None) -> bool:
 
 
 def fits(expect: Expect, kind: Kind, text: str) -> bool:
-    """Tell whether an expectation is met by a failure of a kind, with a text."""
-    kind = "failed" if kind == "blocked" else kind  # it follows from a failure
+    """Return whether a failure of a kind, with a message, meets an expectation."""
+    kind = "failed" if kind == "blocked" else kind  # blocked: it fails, and so does a more basic check
     return MET_BY.get(expect.outcome) == kind and (expect.match is None or bool(re.search(expect.match, text)))
 
 
@@ -61,7 +64,7 @@ def samples_to_run(case: Case) -> tuple[Sample, ...]:
 
 
 def reason_to_skip(case: Case) -> str:
-    """Return why a case is not run, on whatever device; an empty string if it is."""
+    """Return why a case is skipped even if its device is present; an empty string if it runs."""
     for expect in case.expectations:
         if expect.outcome == "skip" and expect.when.sample is None:
             return expect.reason

@@ -1,8 +1,8 @@
-"""The checks there are: the built-in ones, those of installed plugins, those that a project's own plugins register.
+"""All checks: built-in ones, those of installed plugins, and those that a project's own plugins register.
 
-A check names its implementation by import path. It is imported when a case runs, so that planning needs no torch. A
-plugin adds a check with an entry point of the group `opcheck.checks` that refers to a CheckKind, a project with
-`opcheck.register_check`.
+The implementation of a check is given by its import path and imported when a case runs, so that planning needs no
+torch. An installed plugin adds a check by an entry point of the group `opcheck.checks` that refers to a CheckKind; a
+project adds one by `opcheck.register_check`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from opcheck.spec.problems import Problem, SpecError, listing, nearest
 from opcheck.text import class_of, message_of
 
 GROUP = "opcheck.checks"
-"""The group of entry points."""
+"""The group of entry points for checks."""
 
 
 @lru_cache(maxsize=1)
 def check_kinds() -> dict[str, CheckKind]:
-    """Return all checks by name: the built-in ones, those of installed plugins, those that were registered.
+    """Return all checks by name: built-in ones, those of installed plugins, and registered ones.
 
-    Raises SpecError if one of a plugin rests on a check that does not exist, or on itself, if only through others.
+    Raises SpecError if a check of an installed plugin rests on an unknown check or, directly or indirectly, on itself.
     """
     from importlib.metadata import entry_points
 
@@ -47,7 +47,7 @@ def check_kinds() -> dict[str, CheckKind]:
 
 
 def _wrong_roots(kind: CheckKind, kinds: Mapping[str, CheckKind]) -> Iterator[tuple[str, str, str]]:
-    """Yield what is wrong with the checks that one rests on, what was expected, and the nearest valid name."""
+    """Yield what is wrong with `rests_on` of a check, what was expected, and the nearest valid name."""
     others = [name for name in kinds if name != kind.name]
     for name in kind.rests_on:
         if name not in kinds:
@@ -58,7 +58,7 @@ def _wrong_roots(kind: CheckKind, kinds: Mapping[str, CheckKind]) -> Iterator[tu
 
 
 def _way(start: str, goal: str, kinds: Mapping[str, CheckKind]) -> list[str]:
-    """Return the checks from one to another, each of which rests on the next; an empty list if there is no such way."""
+    """Return the shortest chain of checks from `start` to `goal`, each resting on the next, or an empty list."""
     ways, seen = [[start]], {start}
     for way in ways:
         if way[-1] == goal:
@@ -74,7 +74,7 @@ REGISTERED: dict[str, CheckKind] = {}
 
 
 def register(kind: CheckKind) -> None:
-    """Add a check to those of this process. It replaces one that was registered under the same name."""
+    """Register a check in this process. It replaces a registered check of the same name."""
     REGISTERED[kind.name] = kind
     check_kinds.cache_clear()
 
@@ -83,7 +83,7 @@ def load_plugins(settings: Settings) -> None:
     """Import the plugins of a project, in order.
 
     Raises SpecError with a problem for each module that does not exist or cannot be imported, and for each check of an
-    installed plugin that rests on what it cannot.
+    installed plugin that rests on an unknown check or on itself.
     """
     if settings.plugins:
         settings.put_on_path()
@@ -108,7 +108,7 @@ def _problem(settings: Settings, index: int, name: str, error: BaseException) ->
 
 
 def _nearest(settings: Settings, name: str) -> str:
-    """Return the module that was probably meant: one beside pyproject.toml, or one that is already imported."""
+    """Return the module that was probably meant, among those beside pyproject.toml and those already imported."""
     beside = [path.stem for path in settings.root.glob("*.py")]
     beside += [path.parent.name for path in settings.root.glob("*/__init__.py")]
     return nearest(name, [*beside, *sys.modules])

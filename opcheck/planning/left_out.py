@@ -1,4 +1,4 @@
-"""Counts what is not planned on a device because its profile, or the spec of an operator, says so."""
+"""Counts the cases that are not planned on a device because its profile, or the spec of an operator, excludes them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from opcheck.spec.library import Library, Operator, Variant
 
 
 class Rule(NamedTuple):
-    """What leaves cases out."""
+    """A reason to leave out cases on a device."""
 
     device: str
     """The name of the device."""
     reason: str
-    """`deny`, `allow`, `devices` or `torch` (of the operator's spec), or `lacks float64`."""
+    """`deny` or `allow` (of the profile), `devices` or `torch` (of the operator's spec), or `lacks float64`."""
 
 
 def left_out(library: Library, devices: Iterable[DeviceProfile], selection: Selection | None = None) -> Counter[Rule]:
-    """Return how many selected cases each rule leaves out: cases that would be planned without it.
+    """Return the number of selected cases that each rule leaves out: cases that would be planned without the rule.
 
-    An operator that a rule keeps off a device is counted under that rule, in the dtypes that the device has. A case in
-    a dtype that the device lacks is not counted if the same check runs in another one for that reason: a derivative
-    check in float32 where there is no float64.
+    If a rule excludes an operator from a device, its cases in the dtypes that the device has are counted under the
+    rule. A case in a dtype that the device lacks is not counted if the check runs in another dtype instead: a
+    derivative check runs in float32 where there is no float64.
     """
     wanted = selection or Selection()
     counts: Counter[Rule] = Counter()
@@ -63,5 +63,5 @@ def _selected(operator: Operator, device: DeviceProfile, wanted: Selection) -> d
 
 
 def _claim(variant: Variant, dtype: str, check: str) -> tuple[Variant, str, bool]:
-    """Return what a case tests, in whichever real or complex dtype."""
+    """Return the variant, the check, and whether the dtype is complex: equal for cases that can replace each other."""
     return variant, check, dtype.startswith("complex")

@@ -19,10 +19,10 @@ from opcheck.spec.problems import Problem, SpecError
 def load(paths: Iterable[Path | str], settings: Settings | None = None) -> Library:
     """Load spec files and folders (`builtin`: the shipped library).
 
-    settings: of the project; default: those of a project that sets none. Its plugins are imported first: specs may name
-    their checks.
-    Raises SpecError with all the mistakes in specs and in device profiles. If the specs of the project are all loaded,
-    an expectation of a profile that matches no case is one of them.
+    settings: those of the project; default: the default settings. The project's plugins are imported first, since
+    specs may name their checks.
+    Raises SpecError with all mistakes in specs and in device profiles. If all specs of the project are loaded, an
+    expectation, or a pattern of `deny`, of a profile that matches no case is a mistake, too.
     """
     settings = settings or Settings()
     load_plugins(settings)
@@ -62,16 +62,16 @@ def examine(
 
 
 def _is_whole(paths: list[Path], settings: Settings) -> bool:
-    """Tell whether all specs of the project are among those that are loaded; if it has none, the shipped library."""
+    """Return whether `paths` contain all specs of the project, or the shipped library if the project has none."""
     own = settings.spec_paths() or [builtin_folder()]
     loaded = {builtin_folder() if path == Path(BUILTIN) else path.resolve() for path in paths}
     return all({place, *place.parents} & loaded for place in (path.resolve() for path in own))
 
 
 def _unmatched(library: Library, devices: Iterable[DeviceProfile]) -> Iterator[Problem]:
-    """Yield what in profiles is about no case, be it of the project or of the shipped library.
+    """Yield a mistake for each part of a profile that matches no case of the project or of the shipped library.
 
-    The profile of a device is of use with both, and need not know which of them are tested.
+    A profile serves the project and the shipped library, whichever is tested, so a match in one of them is enough.
     """
     for device in devices:
         if any(unmatched(device, library)):

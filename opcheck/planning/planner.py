@@ -42,9 +42,9 @@ def _cases(operator: Operator, device: DeviceProfile, wanted: Selection, seed: i
 def combinations(
     operator: Operator, device: DeviceProfile, claims: DeviceClaims
 ) -> Iterator[tuple[Variant, str, CheckKind]]:
-    """Yield the variant, dtype and check of each case of an operator on a device, whatever rules keep it off there.
+    """Yield the variant, dtype and check of each case of an operator on a device, regardless of `rule_against`.
 
-    The checks of one variant in one dtype follow one another: they share samples.
+    The checks of a variant in a dtype are consecutive, since they share samples.
 
     claims: what the operator claims on the device.
     """
@@ -63,9 +63,9 @@ def combinations(
 
 
 def rule_against(operator: Operator, device: DeviceProfile) -> str:
-    """Return the rule that keeps an operator off a device; an empty string if there is none.
+    """Return the rule that excludes an operator from a device; an empty string if there is none.
 
-    That is `torch` or `devices` of its spec, or `allow` or `deny` of the profile.
+    The rule is `torch` or `devices` of the spec, or `allow` or `deny` of the profile.
     """
     spec = operator.spec
     if not operator.is_in_this_torch:
@@ -78,7 +78,7 @@ def rule_against(operator: Operator, device: DeviceProfile) -> str:
 
 
 def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operator: Operator) -> tuple[str, ...]:
-    """Return the dtypes in which a check runs, by its rule."""
+    """Return the dtypes in which a check runs, by its `DtypeRule`."""
     if kind.dtypes == "coarse":
         return tuple(name for name in claims.backward if name in COARSE and _is_known(name, operator))
     if kind.dtypes == "every":
@@ -89,7 +89,7 @@ def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operat
         return tuple(name for name in (*STANDARD, *extra) if name not in absent)
     if kind.dtypes == "derivative":
         best = _best(claims.backward) or (() if "backward" in kind.needs else _best(claims.forward))
-        # In half precision finite differences say nothing: low_precision_grad decides alone.
+        # Half precision is too coarse for finite differences. low_precision_grad tests it without them.
         return tuple(name for name in best if name not in HALF)
     values = _best(claims.forward) + tuple(name for name in ("int64",) if name in claims.forward)
     values = values or claims.forward[:1]
@@ -97,7 +97,10 @@ def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operat
 
 
 def _is_known(dtype: str, operator: Operator) -> bool:
-    """Tell whether exact gradients are available in a dtype. In single precision without them, differences decide."""
+    """Return whether low_precision_grad runs in a dtype: in half precision, and where exact gradients are available.
+
+    In single precision without exact gradients, the checks by finite differences suffice.
+    """
     if dtype in HALF or operator.has_differentiable_reference:
         return True
     return double_of(dtype) in operator.spec.dtypes.backward_names()

@@ -15,7 +15,7 @@ from opcheck.spec.problems import nearest, unknown, worded
 
 @dataclass(frozen=True)
 class Selection:
-    """What to select. An empty tuple selects everything.
+    """The cases to select. An empty tuple selects everything.
 
     operators: ids, names, or glob patterns for them. dtypes: dtypes, or groups of them.
     """
@@ -25,23 +25,23 @@ class Selection:
     dtypes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     derive: Derive = "standard"
-    """How many samples to derive. It leaves out checks that are worth it for more only, unless they are named."""
+    """How many samples to derive. Checks that need a higher setting are left out, unless they are named."""
     engine: str = "batched"
-    """What computes the evidence. It leaves out no case: like `derive`, it tells which expectations hold."""
+    """The engine that computes the evidence. It selects expectations, as `derive` does, but no cases."""
 
     def takes_operator(self, operator: Operator) -> bool:
-        """Tell whether cases of an operator are selected."""
+        """Return whether cases of an operator are selected."""
         by_name = not self.operators or is_named(operator, self.operators)
         return by_name and (not self.tags or bool(set(self.tags) & set(operator.spec.tags)))
 
     def takes(self, kind: CheckKind, dtype: str) -> bool:
-        """Tell whether a check is selected in a dtype, for a selected operator."""
+        """Return whether a check is selected in a dtype, for a selected operator."""
         if not (kind.name in self.checks if self.checks else kind.is_wanted(self.derive)):
             return False
         return not self.dtypes or dtype in expand(self.dtypes)
 
     def mistakes(self, library: Library) -> list[str]:
-        """Return a message for each name that does not exist."""
+        """Return a message for each name in the selection that does not exist."""
         ids = [name for operator in library for name in (operator.id, operator.spec.name)]
         claims = [operator.spec.dtypes for operator in library]
         claims += [one.dtypes for operator in library for one in operator.spec.per_device.values()]
@@ -65,7 +65,7 @@ class Selection:
 
 
 def is_named(operator: Operator, patterns: Iterable[str]) -> bool:
-    """Tell whether any glob pattern matches the id or the name of an operator.
+    """Return whether any glob pattern matches the id or the name of an operator.
 
     Brackets match themselves, since ids contain them: `torch.div`, `torch.div[floor]`, `*.div*`.
     """

@@ -1,7 +1,7 @@
-"""Divides cases into shards, which separate machines run: complete, disjoint, and about equally long.
+"""Divides cases into shards for separate machines: complete, disjoint, and of about equal duration.
 
-The cases of one group share samples and evidence, so that a group is never divided. Which shard has it depends on the
-cases that are divided, on the number of shards and on the durations, and on nothing else: every process finds the same.
+The cases of a group share samples and evidence, so a group is never divided. The division depends only on the cases,
+the number of shards and the durations, so that every process computes the same division.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from opcheck.planning.case import Case
 from opcheck.text import counted
 
 OVERHEAD = 0.002
-"""Seconds that a case takes beside what its record says, in pytest."""
+"""The time that pytest takes for a case, in seconds, which recorded durations do not include."""
 
 NO_SHARD = "durations are for shards; expected a shard, such as 1/8, as well"
-"""The message for a request with durations that asks for no shard."""
+"""The message for durations that are given without a shard."""
 
 
 class Group(NamedTuple):
@@ -49,7 +49,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Return the shard that a text such as `3/8` names. Raises ArgumentTypeError, since options have such texts."""
+        """Return the shard for a text such as `3/8`. Raises ArgumentTypeError, since the text comes from an option."""
         match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
         number, count = map(int, match.groups()) if match else (0, 0)
         if not 1 <= number <= count:
@@ -61,7 +61,7 @@ class Shard:
 
 
 class Taken(NamedTuple):
-    """How long a case has taken."""
+    """The recorded duration of a case."""
 
     id: str
     operator: str
@@ -71,20 +71,20 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True)
 class Durations:
-    """How long cases have taken, from the records of an earlier run. A case without a record gets an estimate.
+    """The durations of cases, from the records of an earlier run.
 
-    The estimate is the mean of all cases of the same check, else of all cases.
+    For a case without a record, the estimate is the mean of all cases of its check, else of all cases.
     """
 
     source: str
     """The file with the records."""
     means: Mapping[str, float]
-    """In seconds, by id of the case, by check, and of all cases by an empty text."""
+    """Mean durations in seconds, by id of a case and by check. The key of the mean of all cases is an empty string."""
     operators: frozenset[str]
 
     @classmethod
     def of(cls, records: Iterable[Taken], source: str) -> Durations:
-        """Return the durations in records, the mean of a case that has several."""
+        """Return the durations in records. Several records of a case are averaged."""
         seconds, operators = defaultdict[str, list[float]](list), set()
         for one in records:
             for key in (one.id, one.check, ""):
@@ -93,22 +93,22 @@ class Durations:
         return cls(source, {key: fmean(own) for key, own in seconds.items()}, frozenset(operators))
 
     def of_case(self, case: Case) -> float:
-        """Return how many seconds a case takes, as far as one knows."""
+        """Return the duration of a case in seconds, recorded or estimated, with overhead."""
         return next((self.means[key] for key in (case.id, case.check, "") if key in self.means), 0.0) + OVERHEAD
 
     def mistake(self, cases: Iterable[Case]) -> str:
-        """Return why the durations say nothing about some cases; an empty string if they do."""
+        """Return a message if there are durations for no operator of the cases; else an empty string."""
         if any(case.operator.id in self.operators for case in cases):
             return ""
         return f"{self.source} has no duration of any selected operator; expected the report of an earlier run of them"
 
 
 def groups_in(shard: Shard, cases: Iterable[Case], durations: Durations | None = None) -> frozenset[Group]:
-    """Divide cases, and return the groups in a shard.
+    """Divide cases into shards, and return the groups in one of the shards.
 
-    The longest group comes first, and each goes to the shard that has least to do by then.
+    Groups are assigned from the longest to the shortest, each to the shard with the smallest load so far.
 
-    durations: how long cases take; default: all of them equally long.
+    durations: how long cases take; default: all cases take equally long.
     """
     weights: defaultdict[Group, float] = defaultdict(float)
     for case in cases:
@@ -124,7 +124,7 @@ def groups_in(shard: Shard, cases: Iterable[Case], durations: Durations | None =
 
 
 class Shared(NamedTuple):
-    """How many of the selected cases a shard has, and how many the other shards have."""
+    """The numbers of selected cases in a shard and in the other shards."""
 
     shard: str
     own: int

@@ -13,9 +13,10 @@ from opcheck.spec.templates import builtin, builtin_names
 
 
 def vocabulary(project: Settings | None = None) -> Vocabulary:
-    """Return all names that the specs of a project may use. Imports its plugins.
+    """Return all names that the specs of a project may use. Import the plugins of the project.
 
-    project: its settings; None: there is none, so that the names are those that opcheck ships, and others are possible.
+    project: the settings of the project; None: no project, so that the names are those that opcheck ships, and the
+        vocabulary is not complete.
     Raises SpecError if a plugin cannot be imported, or a template or device profile is invalid.
     """
     settings = project or Settings()

@@ -1,7 +1,7 @@
-"""Which dotted paths a spec may name: the allow-list, and the checks that need only the text of a path.
+"""The allow-list of dotted paths that a spec may name, and the rules that need only the text of a path.
 
-`opcheck/samples/resolve.py` follows a path that is acceptable as text, and has a test for each kind of object in the
-list. docs/security.md has the reasons.
+`opcheck/samples/resolve.py` resolves the paths that are acceptable as text, and tests that each object is of an allowed
+kind. docs/security.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from typing import Literal
 from opcheck.spec.problems import nearest
 
 Words = tuple[str, str, str]
-"""What is wrong, what was expected, the nearest valid name."""
+"""A message: what is wrong, what was expected, the nearest valid name."""
 
 Kind = Literal[
     "array function", "attribute", "class of modules", "class of options", "constant", "distribution",
     "function of numbers", "function of SciPy", "maker of arrays", "method", "method of a distribution", "operator",
     "operator of the dispatcher", "operator on tensors",
 ]  # fmt: skip
-"""What an object is: `opcheck/samples/resolve.py` has the test for each."""
+"""The kind of an object. `opcheck/samples/resolve.py` has a test for each kind."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a library that specs may name something in."""
+    """A part of a library whose members specs may name."""
 
     kinds: tuple[Kind, ...]
-    """What it must be: any of these."""
+    """The allowed kinds of members."""
     never: tuple[str, ...] = ()
-    """Names that would be one of these and must not be called: files, raw memory, hooks, callbacks, process state."""
+    """Members of an allowed kind that are forbidden: they use files, raw memory, hooks, callbacks or process state."""
     also: tuple[str, ...] = ()
-    """Private names that may be named all the same, as patterns."""
+    """Glob patterns of private names that are allowed."""
     methods: tuple[str, ...] = ()
-    """The methods that may be named of its classes."""
+    """The allowed methods of the classes in this part."""
 
     def lists(self, name: str) -> bool:
-        """Return whether a name is public, or one of the private ones that may be named."""
+        """Return whether a name is public or an allowed private name."""
         return not name.startswith("_") or any(fnmatchcase(name, one) for one in self.also)
 
 
@@ -58,7 +58,7 @@ _SPECIAL = (
 """Methods that implement Python's operators, such as `torch.Tensor.__add__`."""
 
 PARTS = {
-    "torch": Part(("operator", "constant"), ("from_file", "frombuffer"), ("_foreach_*",)),  # these are documented
+    "torch": Part(("operator", "constant"), ("from_file", "frombuffer"), ("_foreach_*",)),  # torch documents _foreach_*
     "torch.Tensor": Part(("method", "attribute"), (
         "apply_", "backward", "const_data_ptr", "data_ptr", "map2_", "map_", "module_load", "record_stream",
         "register_hook", "register_post_accumulate_grad_hook", "set_", "share_memory_", "storage", "untyped_storage",
@@ -77,7 +77,8 @@ PARTS = {
     "torch.signal.windows": Part(("operator",)),
     "torch.sparse": Part(("operator",), ("as_sparse_gradcheck",)),
     "torch.special": Part(("operator",)),
-    # Private: what PyTorch's own tests differentiate. Others, such as _reshape_alias, take sizes and strides on trust.
+    # The private names are those that PyTorch's own tests differentiate. Others, such as _reshape_alias, do not
+    # validate sizes and strides.
     "torch.ops.aten": Part(("operator on tensors",), (), (
         "_batch_norm_with_update", "_native_batch_norm_legit", "_safe_softmax", "_softmax_backward_data",
         "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_upsample_bilinear2d_aa",
@@ -94,11 +95,11 @@ PARTS = {
     **dict.fromkeys(_SCIPY, Part(("array function", "function of SciPy"))),
     "math": Part(("function of numbers", "constant")),
 }  # fmt: skip
-"""The parts of torch that specs may name, and those of NumPy, SciPy and math that references may."""
+"""The parts of torch that specs may use, and the parts of NumPy, SciPy and math that references may use."""
 
 DISPATCHER = "torch.ops"
 REGISTERED = Part(("operator of the dispatcher",))
-"""A namespace of `torch.ops` that the project opens: what is registered there is the project's own."""
+"""A namespace of `torch.ops` that the project allows. Its operators belong to the project."""
 
 _LIBRARIES = frozenset(part.partition(".")[0] for part in PARTS)
 
@@ -122,11 +123,11 @@ def refused(path: str, modules: Sequence[str]) -> Words | None:
 
 
 def part_of(dotted: str, modules: Sequence[str]) -> str:
-    """Return the part of an allowed library that has a member with this path, or an empty string."""
+    """Return the part of an allowed library that contains a path, or an empty string if the path is not allowed."""
     part, _, name = dotted.rpartition(".")
     if dotted.startswith(f"{DISPATCHER}."):
         return _namespace_of(dotted, modules)
-    if name in getattr(PARTS.get(part.rpartition(".")[0]), "methods", ()):  # of a class in a part
+    if name in getattr(PARTS.get(part.rpartition(".")[0]), "methods", ()):  # a method of a class in a part
         part = part.rpartition(".")[0]
     if part not in PARTS or part.partition(".")[0] not in modules or name in PARTS[part].never:
         return ""
@@ -136,10 +137,11 @@ def part_of(dotted: str, modules: Sequence[str]) -> str:
 
 
 def _namespace_of(dotted: str, modules: Sequence[str]) -> str:
-    """Return the namespace of `torch.ops.<namespace>.<operator>[.<overload>]`, if it is open and the names are public.
+    """Return the namespace of `torch.ops.<namespace>.<operator>[.<overload>]`, or an empty string if it is not allowed.
 
-    Open are torch's own namespaces, those named like a package of the project, and those that the project lists. Of one
-    that it lists, private names may be named too.
+    Allowed are torch's own namespaces, namespaces named like a package of the project, and namespaces that the project
+    lists. A private operator of torch's namespaces must be in `PARTS`, unless the project lists the namespace. Names
+    with two leading underscores are never allowed.
     """
     _, _, namespace, *names = dotted.split(".")
     path = f"{DISPATCHER}.{namespace}"
@@ -158,13 +160,13 @@ def _is_open(namespace: str, modules: Sequence[str]) -> bool:
 
 def home_of(dotted: str, modules: Sequence[str]) -> str:
     """Return the innermost module of the project that contains a path, or an empty string."""
-    if dotted.startswith(f"{DISPATCHER}."):  # operators are no modules, and what opens them is a rule of its own
+    if dotted.startswith(f"{DISPATCHER}."):  # operators are not in modules: `_namespace_of` decides
         return ""
     return max((module for module in own(modules) if dotted.startswith(f"{module}.")), key=len, default="")
 
 
 def own(modules: Sequence[str]) -> list[str]:
-    """Return the modules that are allowed as a whole: all except the libraries of which `PARTS` are."""
+    """Return the modules that are allowed as a whole: all except the libraries in `PARTS`."""
     return [module for module in modules if module not in _LIBRARIES]
 
 
@@ -174,12 +176,12 @@ def inside(name: str, modules: Iterable[str]) -> bool:
 
 
 def is_shared(package: str) -> bool:
-    """Return whether a package is a library of `PARTS` or Python's own, and so none to be opened as a whole."""
+    """Return whether a package is in `PARTS` or in Python's standard library, and so not to be allowed as a whole."""
     return package in sys.stdlib_module_names or package in _LIBRARIES
 
 
 def not_importable(module: str, modules: Sequence[str]) -> Words | None:
-    """Return the message for a module that a spec may not have imported, or None if it is one of the project's."""
+    """Return the message for a module that a spec may not import, or None if it is a module of the project."""
     allowed = own(modules)
     if inside(module, allowed) and "__" not in module:
         return None
@@ -201,7 +203,7 @@ def _private(path: str, dotted: str, home: str) -> Words | None:
 
 
 def _not_registered(path: str, dotted: str, modules: Sequence[str]) -> Words:
-    """Return the message for a path in `torch.ops` that names no operator of an open namespace."""
+    """Return the message for a path in `torch.ops` that is not a public operator of an allowed namespace."""
     parts = dotted.split(".")
     if len(parts) < 4:
         return f'"{path}" is a module', "", ""

@@ -1,4 +1,4 @@
-"""The table of checks. What a spec may disclaim, and what documents say of a check, follows from its row."""
+"""The table of checks. The keys of `supports`, planning and the documentation use it."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 DtypeRule = Literal["derivative", "coarse", "values", "every", "one"]
-"""derivative: the most precise real and complex dtypes of backward; coarse: those of backward below double precision;
-values: those of forward, and int64; every: all dtypes that the spec makes a claim about; one: the first of `values`."""
+"""The dtypes that a check runs in. derivative: the most precise real and complex dtypes of backward; coarse: the dtypes
+of backward below double precision; values: the most precise real and complex dtypes of forward, and int64; every: all
+dtypes that the spec makes a claim about; one: the first of `values`."""
 
 Derive = Literal["none", "standard", "thorough"]
-"""How many samples opcheck derives from each written one: thorough takes ten times as long, with dear checks."""
+"""How many samples opcheck derives from each written one. thorough takes ten times as long; it adds costly checks."""
 EFFORTS: tuple[Derive, ...] = get_args(Derive)
 
 
 @dataclass(frozen=True)
 class CheckKind:
-    """A check, as specs and planning see it."""
+    """A check, as declared for specs and planning."""
 
     name: str
     claim: str
-    """What a pass means, in one line."""
+    """The meaning of a pass, in one line."""
     implementation: str
-    """`package.module:function`; empty for a check with a `judge`."""
+    """The import path `package.module:function`; empty for a check with a `judge`."""
     torch_parameter: str = ""
-    """The parameter of torch's gradcheck or gradgradcheck that corresponds to it."""
+    """The corresponding parameter of torch's gradcheck or gradgradcheck."""
     needs: tuple[str, ...] = ()
     """Keys of `supports` that must not be disclaimed, the most specific one last."""
     feature: str = ""
-    """What the key of its own name under `supports` is about, by which a spec disclaims it. Empty: it has none."""
+    """The description of the key under `supports` that has the check's name and disclaims it. Empty: no such key."""
     rests_on: tuple[str, ...] = ()
-    """The checks without whose claims this one says nothing, the most basic one first. A failure is `blocked` if one of
-    them fails as well."""
+    """The checks that this one depends on, the most basic first. A failure is `blocked` if one of them fails, too."""
     dtypes: DtypeRule = "derivative"
     every_variant: bool = True
     methods: bool = False
-    """Whether methods are tested too. A method records the same graph as its function, so one check in each mode is
-    enough."""
+    """Whether methods are tested too. A method records the same graph as its function, so one check for each
+    mode is enough."""
     on_request: bool = False
-    """Whether the spec has to ask for it, under `orders`."""
+    """Whether the check runs only if the spec lists it under `orders`."""
     applies: Callable[[Any], bool] | None = None
-    """Tells of an operator whether it applies; None: it always does."""
+    """A predicate of operators: whether the check applies. None: it applies to all."""
     of_disclaimers: bool = False
-    """Whether it applies to operators whose spec disclaims something that only this check tests."""
+    """Whether the check applies only to operators whose spec disclaims something that no other check tests."""
     may_be_wrong: bool = False
-    """Whether an operator whose spec disclaims it may be wrong without raising, as it may of each `feature`."""
+    """Whether an operator that disclaims the check may be wrong without raising. True for checks with a `feature`."""
     beside_cpu: bool = False
-    """Whether it compares a device with the CPU, and so makes no case on the CPU itself."""
+    """Whether the check compares a device with the CPU, and so has no case on the CPU itself."""
     least: Derive = "none"
-    """The lowest setting of `derive` at which it runs by default. With a lower one it runs only if it is named."""
+    """The lowest setting of `derive` at which the check runs by default. At lower settings it runs only if named."""
     judge: Callable[[Any], Any] | None = None
     """The function that `opcheck.register_check` registered; None for other checks."""
 
@@ -60,7 +60,7 @@ class CheckKind:
             object.__setattr__(self, "may_be_wrong", True)
 
     def claimed(self, operator: Any, device: Any, supports: Any) -> bool:
-        """Tell whether an operator, with what it supports on a device, makes the claim there that this check tests."""
+        """Return whether an operator, given its `supports` on a device, makes the claim of this check there."""
         if self.beside_cpu and device.device_string.partition(":")[0] == "cpu":
             return False
         if self.on_request and self.name not in operator.spec.orders:
@@ -72,18 +72,18 @@ class CheckKind:
         return self.applies is None or bool(self.applies(operator))
 
     def tests(self, variant: str, supports: Any) -> bool:
-        """Tell whether it tests a kind of variant of an operator, with what that supports on a device."""
+        """Return whether the check tests a kind of variant of an operator, given its `supports` on a device."""
         if variant == "inplace" and not supports.inplace_backward and not self.of_disclaimers:
             return False
         return variant == "function" or (self.every_variant and (variant != "method" or self.methods))
 
     def is_wanted(self, derive: Derive) -> bool:
-        """Tell whether it runs by default with this setting of `derive`."""
+        """Return whether the check runs by default at a setting of `derive`."""
         return EFFORTS.index(derive) >= EFFORTS.index(self.least)
 
     @property
     def remedy(self) -> str:
-        """How a spec says that the claim is not meant to hold. Empty: no key of `supports` says so."""
+        """Advice on how a spec disclaims the claim. Empty: no key of the spec disclaims it."""
         if self.on_request:
             return f'if this is how it should be, take "{self.name}" out of orders'
         return f"if this is how it should be, write supports.{self.needs[-1]} = false" if self.needs else ""
@@ -91,12 +91,12 @@ class CheckKind:
 
 BASIC = ("device_consistency", "purity", "nondeterminism")
 SOUND = (*BASIC, "context", "needs_input_grad")
-"""What calls must be like for derivatives to say something."""
+"""The checks that must pass for derivatives to be meaningful."""
 
 jacobian = partial(CheckKind, implementation="opcheck.checks.jacobian.compare:check")
-"""A check that compares Jacobians, or what the same evidence tells."""
+"""A check that compares Jacobians, or uses the evidence that is computed for them."""
 of_function = partial(CheckKind, every_variant=False)
-"""A check of the function alone: what is true of it is true of its variants."""
+"""A check of the function alone, since its variants would give the same result."""
 
 BUILTIN = (
     jacobian(
@@ -290,7 +290,7 @@ BUILTIN = (
         "opcheck.checks.jacobian.low_precision_grad:check",
         needs=("backward",),
         dtypes="coarse",
-        applies=lambda operator: not operator.spec.reseed,  # random numbers differ from dtype to dtype
+        applies=lambda operator: not operator.spec.reseed,  # random values depend on the dtype
     ),
     of_function(
         "dtypes",

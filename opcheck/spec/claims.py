@@ -1,4 +1,4 @@
-"""What an operator claims apart from its samples: dtypes, support, tolerances, outputs and known failures."""
+"""The claims of an operator, apart from its samples: dtypes, support, tolerances, outputs and known failures."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -26,7 +26,7 @@ from opcheck.spec.values import Scalar, Value
 
 
 class Dtypes(Model):
-    """The dtypes in which the operator works. `dtypes = "real"` and `dtypes = ["float32", "int64"]` list `forward`."""
+    """The dtypes in which the operator works. `dtypes = "real"` and `dtypes = ["float32", "int64"]` set `forward`."""
 
     forward: Frozen[DtypeEntry] = Field(default=("floating", "complex"), description="dtypes of the forward pass")
     backward: Frozen[DtypeEntry] | None = Field(
@@ -40,13 +40,13 @@ class Dtypes(Model):
         return names.expand(self.forward)
 
     def backward_names(self) -> tuple[str, ...]:
-        """Return the dtypes of the backward pass, with groups expanded."""
+        """Return the differentiable dtypes of the backward pass, with groups expanded."""
         listed = names.expand(self.forward if self.backward is None else self.backward)
         return tuple(name for name in listed if names.is_differentiable(name))
 
 
 def in_full(claimed: Any) -> Any:
-    """Return the table that a word or an array stands for: `dtypes = "real"` is `dtypes = { forward = ["real"] }`."""
+    """Return the table that a string or an array stands for: `dtypes = "real"` is `dtypes = { forward = ["real"] }`."""
     if isinstance(claimed, (str, list)):
         return {"forward": [claimed] if isinstance(claimed, str) else claimed}
     return claimed
@@ -57,7 +57,7 @@ DtypeClaims = Annotated[Dtypes, BeforeValidator(in_full, json_schema_input_type=
 
 Jacobian = Literal["full", "projected", "auto"]
 Way = Literal["size", "empty", "rank", "broadcast", "value", "integer", "mask", "layout", "keyword", "dtype", "sum"]
-"""A respect in which opcheck varies samples by itself."""
+"""A respect in which opcheck varies samples automatically."""
 WAYS: tuple[Way, ...] = get_args(Way)
 Order = Literal["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"]
 
@@ -86,14 +86,14 @@ class _Supports(Model):
     )
 
     def disclaimed(self) -> tuple[str, ...]:
-        """Return the names of the features that are not supported, or not for all arguments."""
+        """Return the names of the features that are not supported, or not for all arguments or outputs."""
         return tuple(name for name, claim in self if claim is not True)
 
 
 if TYPE_CHECKING:
     Supports = _Supports
 else:
-    # A check that can be disclaimed by its own name brings its key with its row.
+    # Each check with a `feature` in the table of checks adds a key of its own name.
     Supports = create_model(
         "Supports",
         __base__=_Supports,
@@ -115,14 +115,14 @@ class Tolerance(Model):
 
     @classmethod
     def first_set(cls, several: Iterable["Tolerance"]) -> "Tolerance":
-        """Return the first value that is set of each number, or None. The most specific ones come first."""
+        """Return each number from the first tolerance that sets it, or None. several: the most specific first."""
         numbers: dict[str, float] = {}
         for one in several:
             numbers = one.numbers() | numbers
         return cls(**numbers)
 
     def numbers(self) -> dict[str, float]:
-        """Return those of the four tolerances that are set."""
+        """Return the numbers that are set, by key."""
         return {key: number for key in Tolerance.model_fields if (number := getattr(self, key)) is not None}
 
 
@@ -135,12 +135,12 @@ class Tolerances(Tolerance):
     )
 
     def exceptions(self, check: str, dtype: str) -> list[Tolerance]:
-        """Return what is said about a check and about a dtype. The check takes precedence."""
+        """Return the exceptions for a check and for a dtype, as far as there are any. That of the check comes first."""
         return [one for one in (self.check.get(check), self.dtype.get(dtype)) if one is not None]
 
 
 class Accuracy(Model):
-    """Lost digits that are meant to be: a disclaimer of the check `accuracy`."""
+    """An intended loss of digits: a disclaimer for the check `accuracy`."""
 
     rtol: Annotated[float, Field(gt=0, lt=1)] = Field(
         description="the largest error of a derivative, relative to the largest entry of its Jacobian"
@@ -149,18 +149,18 @@ class Accuracy(Model):
     dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="only in these dtypes; default: in all")
 
     def covers(self, dtype: str) -> bool:
-        """Return whether it is about a dtype."""
+        """Return whether the disclaimer applies to a dtype."""
         return self.dtypes is None or dtype in names.expand(self.dtypes)
 
 
 class OperatorTolerances(Tolerances):
-    """Tolerances in a spec, and the accuracy that the operator does not claim."""
+    """Tolerances in a spec, and the loss of digits that it disclaims."""
 
     accuracy: Accuracy | None = Field(default=None, description="how many digits derivatives may lose, and why")
 
 
 USUAL_TOLERANCES = OperatorTolerances.model_construct()
-"""The defaults of checks and dtypes, unchanged."""
+"""Tolerances with no number set, so that the defaults of checks and dtypes apply."""
 
 
 class Outputs(Model):
@@ -216,7 +216,7 @@ class Reference(Model):
 
     @property
     def is_differentiable(self) -> bool:
-        """Whether autograd differentiates it."""
+        """Whether autograd can differentiate the reference."""
         if self.differentiable is not None:
             return self.differentiable
         return self.target.startswith("torch.") and "._" not in self.target
@@ -267,7 +267,7 @@ class When(Model):
         return self
 
     def matches(self, **values: str) -> bool:
-        """Return whether values meet the conditions on their keys, each one other than `torch`."""
+        """Return whether values, given by key, meet the conditions on these keys. `torch` cannot be given."""
         for key, value in values.items():
             wanted = getattr(self, key)
             listed = (wanted,) if isinstance(wanted, str) else wanted
@@ -277,7 +277,7 @@ class When(Model):
 
 
 def _includes(listed: Sequence[str], name: str) -> bool:
-    """Tell whether a name is among others. Those with a minus in front, as in "-cuda", stand for all but them."""
+    """Return whether a list includes a name. Entries such as "-cuda" include all names but those with a minus."""
     left_out = [one[1:] for one in listed if one.startswith("-")]
     return name in listed or (bool(left_out) and name not in left_out)
 

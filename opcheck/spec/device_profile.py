@@ -1,4 +1,4 @@
-"""Device profiles: the name of a device, what it lacks, and what differs on it."""
+"""Device profiles: the name of a device, the dtypes that it lacks, its tolerances and known failures."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, unknown
 
 GROUP = "opcheck.devices"
-"""The group of entry points that bring profiles. The value of each names a folder as a package: `torch_npu.opcheck`."""
+"""The group of entry points for profiles. Each value names a folder as a package: `torch_npu.opcheck`."""
 BUILTIN = Path(__file__).parent / "builtin" / "devices"
 
 
 class Hint(Model):
-    """Signs that a device may be present, found without torch. When a case runs, torch has the last word."""
+    """Signs that a device may be present, found without torch. When a case runs, torch decides."""
 
     always: bool = Field(default=False, description="it is part of every machine")
     paths: Frozen[str] = Field(default=(), description="device files, one of which exists")
@@ -39,12 +39,12 @@ class DeviceWhen(When):
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """The patterns of operators; empty if it applies to all of them."""
+        """The patterns of operators; empty if the condition applies to all operators."""
         return (self.operator,) if isinstance(self.operator, str) else self.operator or ()
 
 
 class DeviceExpect(Expect):
-    """A failure known on a device, and the reason for it."""
+    """A known failure on a device and the reason for it."""
 
     when: DeviceWhen = Field(description="the cases it applies to: a table with at least one key")
 
@@ -60,7 +60,7 @@ def _resources(amounts: dict[str, float]) -> dict[str, float]:
 
 
 RESERVED = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "", "object_store_memory": ""}
-"""Names that a resource cannot have in a profile, and what was probably meant."""
+"""Names of resources that Ray reserves, and the keys that were probably meant."""
 
 
 class DeviceProfile(Located):
@@ -104,17 +104,17 @@ class DeviceProfile(Located):
 
     @property
     def path(self) -> Path | None:
-        """The path of that file."""
+        """The path of the profile's file; None for a profile made in Python."""
         return self._path
 
     @property
     def written(self) -> DeviceProfile:
-        """The profile as its file has it, without what it inherits."""
+        """The profile as written in its file, without inherited keys."""
         return self._written or self
 
     @property
     def signs(self) -> Hint:
-        """The hint; if the profile gives none, its module is one."""
+        """The hint of the profile; by default, that its module can be found."""
         return self.hint if "hint" in self.model_fields_set else Hint(module=self.module)
 
     @property
@@ -127,10 +127,10 @@ class DeviceProfile(Located):
         return dtype not in expand(self.lacks) and (dtype in KNOWN or dtype in self.dtypes)
 
     def inheriting(self, parent: DeviceProfile) -> DeviceProfile:
-        """Return the profile with the keys of its parent where it has none.
+        """Return the profile with its missing keys taken from its parent.
 
-        Lists of `lacks`, `deny` and `expect` are joined, and tolerances merged. A profile that names a module of its
-        own does not inherit the hint: that one is about another module.
+        The lists `lacks`, `deny` and `expect` are joined, and tolerances merged. A profile with a `module` of its own
+        does not inherit the hint, which is about the module of the parent.
         """
         own = self.stated()
         if "module" in own:
@@ -153,7 +153,7 @@ class ProfileFile(Model):
 
 
 def read_profile(path: Path) -> DeviceProfile:
-    """Read one profile, without what it inherits. Raises SpecError."""
+    """Return the profile in a file, without inherited keys. Raises SpecError if it is invalid."""
     document = Document.read(path)
     profile = validated(ProfileFile, document.data, document.problem).device
     profile._document, profile._path = document, path
@@ -164,11 +164,11 @@ def read_profile(path: Path) -> DeviceProfile:
 
 @lru_cache(maxsize=8)
 def profiles(folders: tuple[Path, ...] = (), files: tuple[Path, ...] = ()) -> dict[str, DeviceProfile]:
-    """Return all profiles by name: built-in ones, those of installed packages, those in folders, those in files.
+    """Return all profiles by name: built-in ones, then those of installed packages, of folders and of files.
 
     A later profile replaces an earlier one of the same name, and may inherit from it.
 
-    Raises SpecError with the mistakes in all of them.
+    Raises SpecError with the mistakes in all profiles.
     """
     installed, problems = _installed_folders()
     paths: list[Path] = []
@@ -199,14 +199,15 @@ def profiles(folders: tuple[Path, ...] = (), files: tuple[Path, ...] = ()) -> di
 def _with_inherited(
     profile: DeviceProfile, written: dict[str, list[DeviceProfile]], heirs: tuple[DeviceProfile, ...] = ()
 ) -> DeviceProfile:
-    """Return a profile with what it inherits. Raises SpecError if a parent does not exist, or is one of the heirs.
+    """Return a profile with inherited keys. Raises SpecError if a parent does not exist, or if profiles form a circle.
 
-    written: the profiles of each name, in the order in which they replace one another.
+    written: the profiles of each name; a later one replaces those before it.
+    heirs: the profiles that inherit from this one, the furthest first.
     """
     if profile.inherits is None:
         return profile
     same = written.get(profile.inherits, [])
-    if profile in same:  # by its own name, it means the one that it replaces
+    if profile in same:  # its own name refers to the profile that it replaces
         same = same[: same.index(profile)]
     if not same:
         others = [name for name, several in written.items() if name != profile.name or len(several) > 1]
@@ -220,10 +221,10 @@ def _with_inherited(
 
 
 def _installed_folders() -> tuple[list[Path], list[Problem]]:
-    """Return the folders that installed packages bring, and a mistake for each entry point whose folder is not there.
+    """Return the profile folders of installed packages, and a problem for each entry point whose folder is missing.
 
-    Nothing of these packages is imported: only the first part of a name is looked up, since to look up a subpackage
-    imports what is around it.
+    No package is imported: only the first component of a name is looked up, since looking up a subpackage imports its
+    parent packages.
     """
     folders: list[Path] = []
     problems: list[Problem] = []

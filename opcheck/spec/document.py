@@ -1,7 +1,7 @@
-"""A TOML file of an untrusted author: its text, its data, and where each value is in the text.
+"""A TOML file by an untrusted author: its text, its data, and the position of each value in the text.
 
-Only regular files of bounded size are read. What TOML allows and no spec needs is refused before anything else looks at
-the data, so that later code need not handle it: control characters, integers beyond 64 bits, very deep nesting.
+Only regular files of bounded size are read. Control characters, integers beyond 64 bits and very deep nesting, which
+TOML allows but no spec needs, are rejected here, so that later code need not handle them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from opcheck.spec.problems import Mistake, Problem, SpecError
 
 PROJECT = "pyproject.toml"
 OTHERS = (PROJECT, ".taplo.toml", "taplo.toml")
-"""Names of TOML files that are no specs, wherever they are."""
+"""Names of TOML files that are never specs, in any folder."""
 MOST_BYTES = 4 * 2**20
 MOST_VALUES = 200_000
-"""The most values in one file. The largest shipped specs have a few thousand."""
+"""The maximum number of values in one file. The largest shipped specs have a few thousand."""
 DEEPEST = 50
 NESTED = ("this is nested too deeply", f"at most {DEEPEST} levels of tables and arrays")
 LARGE = ("an integer beyond 64 bits", "-2^63 to 2^63 - 1")
@@ -39,7 +39,7 @@ UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u
 
 @dataclass(frozen=True)
 class Document:
-    """A parsed TOML file. `file` is the name shown to people, relative if possible."""
+    """A parsed TOML file. `file` is the name shown in messages, relative if possible."""
 
     file: str
     text: str
@@ -49,7 +49,7 @@ class Document:
     def read(cls, path: Path, within: KeyPath = ()) -> Document:
         """Read a file. Raises SpecError if it cannot be read, is not valid TOML, or exceeds the bounds of a spec.
 
-        within: the path of the only table that belongs to opcheck, if the rest of the file does not.
+        within: the path of the only table to validate, if the rest of the file does not belong to opcheck.
         """
         return cls.parse(shown(path), decoded(read_bytes(path), path), within)
 
@@ -96,16 +96,16 @@ class Document:
 
 
 def shown(path: Path) -> str:
-    """Return a path as a person would type it: relative to the current folder if it is inside."""
+    """Return a path as text for messages: relative to the current folder if it is inside."""
     here = os.getcwd() + os.sep
-    for full in (os.path.abspath(path), os.path.realpath(path)):  # much faster than pathlib's own way
+    for full in (os.path.abspath(path), os.path.realpath(path)):  # much faster than pathlib
         if full.startswith(here):
             return full.removeprefix(here)
     return str(path)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file. Raises SpecError if it cannot be read.
+    """Return the content of a file. Raises SpecError if it cannot be read or is too large.
 
     Only regular files are opened: a pipe would wait for its writer, and a device may never end.
     """
@@ -135,7 +135,7 @@ def decoded(content: bytes, path: Path) -> str:
 
 
 def _too_much(file: str, text: str, why: str) -> Problem:
-    """Return the problem that made the parser give up: an overlong integer, or tables nested too deeply."""
+    """Return the problem that made the parser fail: an overlong integer, or tables nested too deeply."""
     for depth, span in Positions(text).values():
         if depth > DEEPEST:
             return Problem(file, span.line, span.column, *NESTED)
@@ -145,7 +145,7 @@ def _too_much(file: str, text: str, why: str) -> Problem:
 
 
 def _extremes(data: dict[str, Any]) -> Iterator[Mistake]:
-    """Yield everything that is refused."""
+    """Yield a mistake for each control character, long integer and deep nesting, and for too many values."""
     count, level = 0, list[tuple[KeyPath, Any]]([((), data)])
     for _ in range(DEEPEST):
         within: list[tuple[KeyPath, Any]] = []
@@ -173,7 +173,7 @@ def _unseen(what: str, text: str) -> tuple[str, str]:
 
 
 def written(data: Any, path: KeyPath) -> KeyPath:
-    """Return the parts of a path that exist in parsed TOML, each inside the one before."""
+    """Return the components of a path that exist in parsed TOML, each inside the previous one. Skip the rest."""
     parts: list[int | str] = []
     for part in path:
         if isinstance(data, dict):

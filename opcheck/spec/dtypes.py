@@ -14,10 +14,10 @@ FLOATING = ("float16", "bfloat16", "float32", "float64")
 COMPLEX = ("complex64", "complex128")
 
 STANDARD = ("bool", *INTEGRAL, *FLOATING, *COMPLEX)
-"""The dtypes that an operator refuses if its spec says `dtypes.exact = true` and does not list them."""
+"""The dtypes that an operator must refuse if its spec sets `dtypes.exact = true` and does not list them."""
 
 EXOTIC = ("uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e5m2")
-"""Dtypes that few operators support. They are tested if a spec lists them; leaving them out never claims anything."""
+"""Dtypes that few operators support. They are tested if a spec lists them; leaving them out claims nothing."""
 
 KNOWN = (*STANDARD, *EXOTIC)
 """The dtypes that any device may have. A device profile may declare further ones."""
@@ -41,10 +41,10 @@ COMPLEX_OF = {real: name for name, real in REAL_OF.items()}
 _DOUBLE = ("float64", "float32")
 _EXACT = ("int64", "float64")
 HALF = ("float16", "bfloat16", "complex32")
-"""The dtypes in which finite differences say nothing."""
+"""The dtypes that are too coarse for finite differences."""
 
 COARSE = (*HALF, "float32", "complex64")
-"""The dtypes with derivatives that are coarser than double precision."""
+"""The differentiable dtypes below double precision."""
 
 FINER: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("bool", "uint8", "int8", "int16", "int32", "uint16", "uint32", "uint64"), _EXACT),
@@ -54,7 +54,7 @@ FINER: dict[str, tuple[str, ...]] = {
     "complex32": ("complex128", "complex64"),
     "complex64": ("complex128",),
 }
-"""The dtypes that hold every number of a coarser one (of int64: every one below 2**53), the best one first."""
+"""For each dtype, dtypes that represent all of its values (of int64 and uint64, not the largest), the best first."""
 
 
 _DECLARED: ContextVar[tuple[str, ...]] = ContextVar("declared", default=())
@@ -62,7 +62,7 @@ _DECLARED: ContextVar[tuple[str, ...]] = ContextVar("declared", default=())
 
 @contextmanager
 def declared(further: Iterable[str]) -> Iterator[None]:
-    """Inside the context, specs may also name the dtypes that device profiles declare."""
+    """Allow specs to name further dtypes, those that device profiles declare, inside the context."""
     token = _DECLARED.set(tuple(dict.fromkeys(further)))
     try:
         yield
@@ -83,7 +83,7 @@ def is_differentiable(dtype: str) -> bool:
 def unknown(entry: str) -> tuple[str, str, str] | None:
     """Return what is wrong with `entry`, what was expected and the nearest name; None if it is a dtype or a group.
 
-    It may have a leading `-`.
+    `entry` may have a leading `-`.
     """
     names = [*GROUPS, *known()]
     if entry.removeprefix("-") in names:
@@ -116,7 +116,7 @@ def expand(entries: Iterable[str]) -> tuple[str, ...]:
 
 
 def real_of(dtype: str) -> str:
-    """Return the real dtype of the same precision."""
+    """Return the real dtype of the same precision, or `dtype` itself if it is not complex."""
     return REAL_OF.get(dtype, dtype)
 
 
@@ -126,13 +126,13 @@ def integer_of(dtype: str) -> str:
 
 
 def finer_than(dtype: str, claimed: Iterable[str]) -> str | None:
-    """Return the finest of the claimed dtypes in which the numbers of `dtype` are the same; None if there is none."""
+    """Return the best of the claimed dtypes that represent all values of `dtype` (`FINER`); None if there is none."""
     known = set(claimed)
     return next((name for name in FINER.get(dtype, ()) if name in known), None)
 
 
 def double_of(dtype: str) -> str:
-    """Return the dtype of double precision that holds every number of a floating or complex dtype."""
+    """Return complex128 for a complex dtype, float64 for any other."""
     return "complex128" if dtype.startswith("complex") else "float64"
 
 
@@ -142,11 +142,11 @@ def complex_of(dtype: str) -> str:
 
 
 FOLLOWING = {"real": real_of, "complex": complex_of, "integer": integer_of}
-"""Words in the recipe of a tensor for a dtype that follows from the one of the case."""
+"""Values of `dtype` in a tensor recipe that stand for a dtype derived from the dtype of the case."""
 
 
 def grouped(names: Iterable[str]) -> list[str]:
-    """Return dtypes with groups in place of all of their members."""
+    """Return dtypes with the groups integral, floating and complex in place of their members, where complete."""
     left, groups = set(names), []
     for group in ("integral", "floating", "complex"):
         if left >= set(GROUPS[group]):

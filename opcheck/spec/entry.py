@@ -1,7 +1,8 @@
 """One `[[operator]]` as written: its keys merged over the defaults of its file, and the position of each key.
 
-What both have `per_torch`, for versions of torch, is merged over them where the installed torch meets the condition.
-What they have `per_device` is merged over all that. Tables are merged as they are written, and validated once.
+The `per_torch` tables of the defaults and of the operator, for versions of torch, are merged directly over the table
+that contains them if the installed torch meets the condition. Finally each `per_device` table is merged over the
+result. Tables are merged as parsed TOML, and validated once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Entry:
     document: Document
     index: int
     meeting: Collection[str] | None = None
-    """The conditions of `per_torch` to take as met; None: those that the installed torch meets."""
+    """The conditions of `per_torch` to treat as met; None: those that the installed torch meets."""
 
     @property
     def _written(self) -> list[tuple[Path, dict[str, Any]]]:
@@ -37,9 +38,9 @@ class Entry:
 
     @cached_property
     def layers(self) -> list[tuple[Path, dict[str, Any]]]:
-        """The tables that make the operator, with their paths: each of those written, and what it has `per_torch`.
+        """The tables to merge, with their paths: the defaults and the operator, each before its `per_torch` tables.
 
-        Each `dtypes` in them is a table, which can be merged with another one.
+        `dtypes` is expanded to a table in each, so that it can be merged.
         """
         layers = []
         for path, table in self._written:
@@ -49,7 +50,7 @@ class Entry:
 
     @cached_property
     def raw(self) -> dict[str, Any]:
-        """The operator as parsed TOML: its layers, each merged over those before it, and over that its devices."""
+        """The operator as parsed TOML: its layers merged in order, and each `per_device` table merged over that."""
         whole: dict[str, Any] = reduce(merge, (table for _, table in self.layers))
         if isinstance(whole.get("per_device"), dict):
             base = {key: whole[key] for key in PerDevice.model_fields if key in whole}
@@ -57,7 +58,7 @@ class Entry:
         return whole
 
     def under_others(self) -> Iterator[Entry]:
-        """Yield the operator as it is written, and as it is under each condition of `per_torch` alone."""
+        """Yield the operator without `per_torch`, and under each of its conditions alone; nothing if it has none."""
         conditions = dict.fromkeys(condition for _, table in self._written for condition, _ in _per_torch(table))
         if conditions:
             yield from (Entry(self.document, self.index, met) for met in ((), *((one,) for one in conditions)))
@@ -71,10 +72,10 @@ class Entry:
             return False
 
     def place(self, path: Path) -> Path:
-        """Return the path in the document of a merged value, which is in the last of the layers that have it.
+        """Return the path in the document of a merged value. The last layer that has the value provides it.
 
-        A value under `per_device` may come from the operator. The place of one that is in no layer is that of its first
-        key.
+        A value under `per_device` may come from the operator. If no layer has the value, the last one with its first
+        key is used.
         """
         inherited = path[2:] if path[:1] == ("per_device",) else ()
         for wanted, place in ((path, path), (inherited, inherited), (path[:1], path)):
@@ -89,18 +90,18 @@ class Entry:
 
 
 def _per_torch(table: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the conditions in `per_torch` of a table, and the keys that apply under each. Mistakes are left out."""
+    """Return the conditions in `per_torch` of a table, and the keys that apply under each, without invalid entries."""
     listed = table.get("per_torch")
     return [(key, keys) for key, keys in listed.items() if isinstance(keys, dict)] if isinstance(listed, dict) else []
 
 
 def _spelled_out(keys: Any) -> Any:
-    """Return keys of an operator, and those of its devices, with each `dtypes` as a table."""
+    """Return a table of an operator with each `dtypes`, also under `per_device`, expanded to a table."""
     if not isinstance(keys, dict):
         return keys
     spelled, dtypes = keys, keys.get("dtypes")
     if isinstance(dtypes, str) or (isinstance(dtypes, list) and all(isinstance(one, str) for one in dtypes)):
-        spelled = keys | {"dtypes": in_full(dtypes)}  # in an array with other elements, the model reports them
+        spelled = keys | {"dtypes": in_full(dtypes)}  # the model reports elements that are not strings
     if isinstance(keys.get("per_device"), dict):
         spelled = spelled | {"per_device": {name: _spelled_out(one) for name, one in keys["per_device"].items()}}
     return spelled

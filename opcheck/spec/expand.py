@@ -22,32 +22,33 @@ from opcheck.spec.templates import Template
 from opcheck.spec.values import SameValue, Value, parts
 
 LONGEST = 300
-"""The most characters in the name of a sample."""
+"""The maximum length of the name of a sample, in characters."""
 SKIPPED = 100
-"""The most comparisons of a grid with entries of `skip`, as a multiple of `max_samples`."""
+"""The maximum number of comparisons with `skip` entries per operator, as a multiple of `max_samples`."""
 
 FindTemplate = Callable[[str], "Template | list[str]"]
-"""Returns a template, or the known names if there is none. Raises SpecError if the template is invalid."""
+"""A function that returns the template of a name, or the known names if there is none. It raises SpecError if the
+template is invalid."""
 
 
 @dataclass
 class Skip:
-    """One entry of `skip`, and whether it has skipped anything."""
+    """One entry of `skip`, and whether it has matched a combination of a grid."""
 
     wanted: dict[str, Value]
     index: int
     keys: dict[str, None] = field(default_factory=dict)
-    """The keys of the grids that it was compared with."""
+    """The keys of all grids that the entry was compared with."""
     used: bool = False
 
     def matches(self, point: dict[str, Value]) -> bool:
-        """Return whether it skips a point of a grid, and remember that it did."""
+        """Return whether the entry skips a point of a grid, and record a match in `used`."""
         hit = all(key in point and point[key] == value for key, value in self.wanted.items())
         self.used = self.used or hit
         return hit
 
     def mistakes(self) -> Iterator[Mistake]:
-        """Yield what is wrong if it has skipped nothing."""
+        """Yield the mistakes of an entry that is empty or has matched nothing."""
         place: KeyPath = ("skip", self.index)
         strange = [key for key in self.wanted if key not in self.keys]
         if not self.wanted:
@@ -72,7 +73,7 @@ class Expansion:
         self._compared = 0
 
     def samples(self) -> tuple[Sample, ...]:
-        """Return all samples of an operator. If there are too many, report it and return those up to the bound."""
+        """Return all samples of the operator. If there are too many, report that and return the first `max_samples`."""
         layouts = self.spec.layouts
         strided = self._bounded(self._written())
         kept = strided
@@ -111,7 +112,7 @@ class Expansion:
                 yield from self._used(template, written, label, path)
 
     def _template(self, use: TemplateUse, locate: Locate) -> Template:
-        """Return the template of a use. Raises SpecError if there is none, or none with these parameters."""
+        """Return the template that a use names. Raises SpecError if it does not exist or has no such parameters."""
         template = self.find(use.use)
         if not isinstance(template, Template):
             raise SpecError([locate(("use",), *unknown("template", use.use, template, 30))])
@@ -154,10 +155,10 @@ class Expansion:
         common: Iterable[Skip] = (),
         restriction: tuple[str, ...] | None = None,
     ) -> Iterator[Sample]:
-        """Yield the samples that a sample stands for, one for each combination of its grid that is not skipped.
+        """Yield the expanded samples of a written sample: one for each combination of its grid that is not skipped.
 
         path: of the sample, or of the use of a template, in the operator.
-        locate: makes a mistake at a place in the sample.
+        locate: returns the Problem for a mistake at a place in the sample.
         common, restriction: entries of `skip`, and dtypes, that come from the use of a template.
         """
         own = _skips(spec.skip)
@@ -188,13 +189,13 @@ class Expansion:
         self._refuse_unused(own, locate)
 
     def _construction(self, spec: SampleSpec) -> Construction | None:
-        """Return how the module is constructed for a sample, if that is said; what it leaves out is the operator's."""
+        """Return the `module` of a sample, with missing keys from that of the operator; None if either is missing."""
         if spec.module is None or self.spec.module is None:
             return None
         return self.spec.module.model_copy(update=spec.module.stated())
 
     def _mistakes(self, spec: SampleSpec, label: str, skips: list[Skip]) -> Iterator[Mistake]:
-        """Yield the mistakes in a sample and its grid: too large, too many, names too long, no tensor where named."""
+        """Yield the mistakes in a sample and its grid, such as tensors that are too large or too many samples."""
         values = {"args": spec.args, "kwargs": spec.kwargs, "grid": spec.grid, "grad_outputs": spec.grad_outputs or ()}
         if spec.module is not None:
             values["module"] = {"args": spec.module.args, "kwargs": spec.module.kwargs}
@@ -219,7 +220,7 @@ class Expansion:
             yield Mistake(place, what, f"at most {LONGEST}; put longer values into separate samples")
 
     def _report(self, mistakes: Iterable[Mistake], locate: Locate) -> bool:
-        """Collect mistakes, each at its place. Return whether there are any."""
+        """Add mistakes to `problems`, with their positions. Return whether there are any."""
         problems = [locate(*mistake) for mistake in mistakes]
         self.problems += problems
         return bool(problems)
@@ -228,13 +229,14 @@ class Expansion:
         self._report((mistake for skip in skips for mistake in skip.mistakes()), locate)
 
     def _locate_in(self, path: KeyPath) -> Locate:
-        """Return what makes a mistake at a place in a sample, or in the use of a template, which is at the path."""
+        """Return a function that makes the Problem for a mistake in the sample, or use of a template, at `path`."""
         return lambda place, *words, **key: self.entry.problem((*path, *place), *words, **key)
 
     def _locate_in_template(self, template: Template, number: int, use: TemplateUse, path: KeyPath) -> Locate:
-        """Return what makes a mistake at a place in a sample of a template.
+        """Return a function that makes the Problem for a mistake in a sample of a template.
 
-        What a parameter makes wrong is a mistake of the use, which is at the path.
+        A mistake in a value that the use sets is reported in the use, which is at `path`; any other mistake in the
+        template.
         """
         in_use = self._locate_in(path)
 
@@ -250,7 +252,7 @@ class Expansion:
 
 
 def _text(value: Value) -> str:
-    """Return a value as it stands in the name of a sample."""
+    """Return a value as it is written in the name of a sample."""
     return render(value).strip('"')
 
 
@@ -259,7 +261,7 @@ def _skips(written: Iterable[dict[str, Value]]) -> list[Skip]:
 
 
 def _excuse(skips: Iterable[Skip]) -> None:
-    """Take some entries of `skip` for right: the samples that they may be about are unknown."""
+    """Mark entries of `skip` as used, so that they are not reported: the samples that they may match are unknown."""
     for skip in skips:
         skip.used = True
 
@@ -271,7 +273,7 @@ def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) 
 
 
 def _same_as_nothing(spec: SampleSpec, listed: Iterable[tuple[KeyPath, Any]]) -> Iterator[Mistake]:
-    """Yield each `{ same = ... }` among the parts of a sample that names no tensor among its arguments."""
+    """Yield a mistake for each `{ same = ... }` in a sample that does not refer to a tensor among its arguments."""
     same = [(place, part.same) for place, part in listed if isinstance(part, SameValue)]
     if not same:
         return
@@ -289,7 +291,7 @@ def _same_as_nothing(spec: SampleSpec, listed: Iterable[tuple[KeyPath, Any]]) ->
 
 
 def _in_layout(samples: Iterable[Sample], layout: str) -> Iterator[Sample]:
-    """Repeat strided samples with the first tensor in another layout, if its rank is large enough."""
+    """Yield samples with the first argument in another layout, where it is a strided tensor of sufficient rank."""
     least = 1 if layout in ("sparse_coo", "mkldnn") else 2
     for sample in samples:
         first: Any = sample.args[0] if sample.args else None

@@ -1,4 +1,4 @@
-"""Turns the errors that pydantic finds in a spec into problems that a person can act on."""
+"""Turns pydantic's errors about a spec into problems with a position, the expected values and a suggestion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opcheck.text import counted
 M = TypeVar("M", bound=BaseModel)
 
 Locate = Callable[..., Problem]
-"""Makes a mistake at a path of keys: `Document.problem`, or one that knows the origin of merged values."""
+"""A function that makes a Problem at a path of keys: `Document.problem`, or one that traces merged values."""
 
 WANTED = {
     "int_type": "an integer",
@@ -38,11 +38,11 @@ BOUNDS = {
     "less_than_equal": ("le", "a number of at most"),
 }
 MOST = 40
-"""The most names that a message lists."""
+"""The maximum number of names that a message lists."""
 
 
 def validated(model: type[M], raw: Any, locate: Locate) -> M:
-    """Return parsed TOML as a model. Raises SpecError with all that the model rejects."""
+    """Return parsed TOML as a model. Raises SpecError with a problem for everything that the model rejects."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:
@@ -55,11 +55,11 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Lo
     for item in error.errors(include_url=False):
         path = written(raw, item["loc"])  # other parts are names of union members
         kind, last = item["type"], item["loc"][-1] if item["loc"] else ""
-        # After the last key, pydantic writes "[key]" for that key itself.
+        # If the key itself is wrong, pydantic appends "[key]" to its location.
         named = last == "[key]" and len(item["loc"]) > 1 and path[-1:] == item["loc"][-2:-1]
         what = "key" if kind == "extra_forbidden" or named else str(last) if _is_missing(item) else ""
         places.setdefault((path, what), []).append(item)
-    # If something inside is wrong, the type error comes from a member of a union that was not meant.
+    # A type error around another error comes from a union member that the author did not intend.
     around = {path[:length] for path, what in places for length in range(len(path) + bool(what))}
     problems = {
         (path, what): _problem(path, items, model, raw, partial(locate, key=what == "key"))
@@ -158,11 +158,11 @@ def name_of(value: Any) -> str:
 
 
 def _unknown_key(key: str, items: list[Any], model: type[BaseModel]) -> tuple[str, str, str]:
-    """Return what is wrong with a key that no table there has, what was expected, and what was probably meant."""
+    """Return what is wrong with an unknown key, what was expected, and the key that was probably meant."""
     tables = _tables(model, items[0]["loc"])
     choices = [name for item in items for table in _tables(model, item["loc"]) for name in table.model_fields]
     literals = LITERALS if TENSOR in items[0]["loc"][-2:] else ()  # the table was taken for a tensor
-    plural = f"{key}s" if f"{key}s" in choices else ""  # nearer than a key of that name in another table
+    plural = f"{key}s" if f"{key}s" in choices else ""  # preferred to a key of that name in an inner table
     near = plural or _inside(key, tables) or nearest(key, [*choices, *literals])
     instead = ""
     if not near and key in model.model_fields and model not in tables:
@@ -173,11 +173,11 @@ def _unknown_key(key: str, items: list[Any], model: type[BaseModel]) -> tuple[st
 
 
 HOLDERS = {"Supports": True, "Dtypes": True, "OperatorTolerances": True, "Outputs": True, "SampleSpec": False}
-"""The tables whose keys are easily written one level too high; False for one that is an element of an array."""
+"""Tables whose keys are often written one level too high. False: the table is an element of an array."""
 
 
 def _inside(key: str, tables: list[type[BaseModel]]) -> str:
-    """Return where a key belongs that was written one level too high, as in `supports.forward_ad`; empty: nowhere."""
+    """Return the place of a key written one level too high, such as `supports.forward_ad`, or an empty string."""
     for table in tables:
         for name, field in table.model_fields.items():
             inner = [part for part in _models(field.annotation, []) if key in part.model_fields]
@@ -187,20 +187,20 @@ def _inside(key: str, tables: list[type[BaseModel]]) -> str:
 
 
 def _tables(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[type[BaseModel]]:
-    """Return the models that the table around the last key of a location may be an instance of."""
+    """Return the possible models of the table that contains the last key of a location."""
     return _models_at(model, tuple(part for part in loc[:-1] if isinstance(part, str)))
 
 
 @lru_cache(maxsize=256)
 def _models_at(model: type[BaseModel], names: tuple[str, ...]) -> list[type[BaseModel]]:
-    """Return the models that the table at a location may be an instance of."""
+    """Return the possible models of the table at a location, whose keys are `names`."""
     models = [model]
     for name in names:
         if name.startswith("<"):
             models = [table for table in models if _tag(table) == name] or models
         else:
             for table in models:
-                table.model_rebuild()  # else annotations may be names of what was defined later
+                table.model_rebuild()  # annotations may be forward references
             fields = [table.model_fields[name] for table in models if name in table.model_fields]
             models = [table for field in fields for table in _models(field.annotation, [])] or models
     return models
@@ -212,7 +212,7 @@ def _tag(model: type[BaseModel]) -> str:
 
 
 def _models(annotation: Any, seen: list[Any]) -> list[type[BaseModel]]:
-    """Return the models that an annotation mentions at any depth. seen: the annotations around it and before it."""
+    """Return the models that an annotation mentions at any depth. seen: the annotations already visited."""
     if any(annotation is one for one in seen):
         return []
     seen.append(annotation)

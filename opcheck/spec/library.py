@@ -1,4 +1,4 @@
-"""The operators of a set of spec files, ready for planning: samples expanded, claims resolved by device."""
+"""The operators of a set of spec files, for planning: with expanded samples, and their claims on each device."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class Sample:
     grad_outputs: tuple[Tensor, ...] | None = None
     dtypes: tuple[str, ...] | None = None
     vary: tuple[Way, ...] = ()
-    """The respects in which opcheck varies it by itself."""
+    """The respects in which opcheck varies the sample automatically."""
     module: Construction | None = None
-    """How the module is constructed for this sample; None: as for all."""
+    """How the module is constructed for this sample; None: as the operator specifies."""
 
     @property
     def line(self) -> int:
-        """The line of the spec file that it is written on."""
+        """The line of the spec file where the sample, or the use of its template, is written."""
         return self.span.line
 
     @property
     def span(self) -> Span:
-        """The part of the spec file that it is written in."""
+        """The position of the sample, or of the use of its template, in the spec file."""
         return self.document.span(self.path)
 
     @property
     def where(self) -> str:
-        """Its position in the spec, `file:line`."""
+        """The position of the sample, as `file:line`."""
         return f"{self.document.file}:{self.line}"
 
     def has(self, key: int | str) -> bool:
@@ -62,21 +62,21 @@ class Sample:
 
     @cached_property
     def tensors(self) -> list[Tensor]:
-        """Its tensor recipes, in order."""
+        """The tensor recipes in the arguments, in order."""
         return [part for _, part in parts([self.args, self.kwargs]) if isinstance(part, Tensor)]
 
     @cached_property
     def elements(self) -> int:
-        """The number of elements of its tensors."""
+        """The total number of elements of the tensors."""
         return sum(recipe.numel for recipe in self.tensors)
 
     @property
     def is_sparse(self) -> bool:
-        """Whether any of its tensors has a sparse layout."""
+        """Whether any tensor has a sparse layout."""
         return any(tensor.layout in SPARSE_LAYOUTS for tensor in self.tensors)
 
     def goes_with(self, dtype: str) -> bool:
-        """Return whether it is meant for a dtype."""
+        """Return whether the sample runs in a dtype."""
         return self.dtypes is None or dtype in self.dtypes
 
     def toml(self) -> str:
@@ -90,7 +90,7 @@ class Sample:
 
 
 def names_of(sample: str) -> tuple[str, str]:
-    """Return the names that refer to a sample: its own, and that of its grid."""
+    """Return the names that refer to a sample: its full name, and the name of its whole grid."""
     return sample, sample.split("[")[0]
 
 
@@ -102,12 +102,12 @@ class Variant:
     path: str
     """The dotted path of the callable."""
     kwargs: tuple[tuple[str, Scalar], ...] = ()
-    """Keyword arguments that make it this variant."""
+    """Keyword arguments that select this variant, such as `inplace = True`."""
 
 
 @dataclass(frozen=True)
 class DeviceClaims:
-    """What an operator claims on one device."""
+    """The claims of an operator on one device."""
 
     forward: tuple[str, ...]
     backward: tuple[str, ...]
@@ -115,7 +115,7 @@ class DeviceClaims:
     """Whether the spec claims that all other standard dtypes are refused."""
     supports: Supports
     tolerances: tuple[OperatorTolerances, Tolerances]
-    """Those of the operator, and those of the device."""
+    """The tolerances of the operator and those of the device, in this order."""
 
     def tolerance(self, check: str, dtype: str) -> Tolerance:
         """Return the tolerances for a check and dtype. A value is None if the default of the check applies."""
@@ -123,22 +123,22 @@ class DeviceClaims:
         return Tolerance.first_set(one for level in levels for one in (*level.exceptions(check, dtype), level))
 
     def value_tolerance(self, check: str, dtype: str) -> Tolerance:
-        """Return the tolerances stated for comparing values: for the check, or for a dtype of half precision.
+        """Return the tolerances for comparing values: those set for the check, or for a dtype of half precision.
 
-        Those of an operator and of finer dtypes are about finite differences.
+        Tolerances of the operator as a whole and of finer dtypes are ignored: they are meant for finite differences.
         """
         half = dtype if dtype in HALF else ""
         return Tolerance.first_set(one for level in self.tolerances for one in level.exceptions(check, half))
 
     def accuracy(self, dtype: str) -> Accuracy | None:
-        """Return what the spec says about digits that derivatives lose in a dtype, if anything."""
+        """Return the disclaimer of accuracy if it applies to a dtype, else None."""
         own = self.tolerances[0].accuracy
         return own if own is not None and own.covers(dtype) else None
 
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """One `[[operator]]`."""
+    """One `[[operator]]` of a spec file, with its samples expanded."""
 
     spec: OperatorSpec
     samples: tuple[Sample, ...]
@@ -146,7 +146,7 @@ class Operator:
     document: Document = field(repr=False)
     index: int = field(repr=False)
     elsewhere: tuple[Operator, ...] = field(default=(), repr=False)
-    """What it is with other versions of torch, where `per_torch` says that they differ."""
+    """The operator under other versions of torch: without `per_torch`, and with each condition of `per_torch` alone."""
 
     @cached_property
     def id(self) -> str:
@@ -155,7 +155,7 @@ class Operator:
 
     @cached_property
     def entry(self) -> Entry:
-        """The operator as it is written."""
+        """The operator as written in its spec file."""
         return Entry(self.document, self.index)
 
     def problem(self, path: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
@@ -163,23 +163,23 @@ class Operator:
         return self.entry.problem(path, what, expected, nearest, key)
 
     def again(self, first: Operator) -> Problem:
-        """Return the mistake that another operator has the same id."""
+        """Return the problem that an earlier operator, `first`, has the same id."""
         what = f'operator "{self.id}" is described twice; first at {first.document.file}:{first.line}'
         return self.problem(("name",), what, "another name, or a key variant")
 
     @property
     def line(self) -> int:
-        """The line of the spec file with its name."""
+        """The line of the spec file with the name of the operator."""
         return self.span.line
 
     @property
     def span(self) -> Span:
-        """The part of the spec file with its name."""
+        """The position of the name of the operator in the spec file."""
         return self.document.span(("operator", self.index, "name"))
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
-        """The function, and the other ways to call it that the spec lists."""
+        """The function, followed by the variants that the spec lists."""
         last = self.spec.callable_path.rsplit(".", 1)[-1].rsplit(":", 1)[-1]
         ways = [Variant("function", self.spec.callable_path)]
         for entry in self.spec.variants:
@@ -192,12 +192,15 @@ class Operator:
 
     @property
     def is_in_this_torch(self) -> bool:
-        """Whether the installed torch has it. Without torch, all are taken to be there."""
+        """Whether the installed torch has the operator. True if torch is not installed."""
         return self.spec.torch is None or torch_meets(self.spec.torch, without=True)
 
     @property
     def has_differentiable_reference(self) -> bool:
-        """Whether autograd differentiates its reference, to the gradient that is meant."""
+        """Whether autograd can differentiate the reference, and gives the intended gradient.
+
+        If the operator has a surrogate, its spec must set `reference.differentiable`.
+        """
         reference = self.spec.reference_in_full
         if reference is None or (self.spec.surrogate is not None and reference.differentiable is None):
             return False
@@ -210,17 +213,17 @@ class Operator:
 
     @cached_property
     def has_dense_samples(self) -> bool:
-        """Whether any sample has dense leaves only."""
+        """Whether there is a sample whose leaves are all strided."""
         return self._has_leaves_of("strided")
 
     @cached_property
     def has_movable_samples(self) -> bool:
-        """Whether all leaves of any sample are strided or sparse, so that each of their elements can be moved."""
+        """Whether there is a sample whose leaves are all strided or sparse, so that each element can be perturbed."""
         return self._has_leaves_of("strided", *SPARSE_LAYOUTS)
 
     @cached_property
     def has_varied_samples(self) -> bool:
-        """Whether opcheck derives samples by itself: from strided tensors."""
+        """Whether opcheck derives samples. This needs a sample with `vary` whose tensors are all strided."""
         varied = [sample for sample in self.samples if sample.vary]
         return any({tensor.layout for tensor in sample.tensors} == {"strided"} for sample in varied)
 
@@ -231,7 +234,7 @@ class Operator:
         )
 
     def has_disclaimers(self, supports: Supports) -> bool:
-        """Tell whether the spec disclaims something that the check `unsupported` can test."""
+        """Return whether the spec disclaims something that the check `unsupported` can test."""
         silent = {"out", "outputs"}  # tested by `variants` and `detached`
         if not self.has_sparse_samples:
             silent.add("masked")  # it concerns sparse samples only
@@ -240,11 +243,11 @@ class Operator:
         return bool(set(supports.disclaimed()) - silent)
 
     def claims_on(self, device: DeviceProfile) -> Claims | PerDevice:
-        """Return what the spec claims on a device, whether or not the device has the dtypes."""
+        """Return the claims of the spec on a device, including dtypes that the device lacks."""
         return self.spec.per_device.get(device.name, self.spec)
 
     def on(self, device: DeviceProfile) -> DeviceClaims:
-        """Return its claims on a device, without the dtypes that the device lacks."""
+        """Return the claims of the operator on a device, without dtypes that the device lacks."""
         claims = self.claims_on(device)
         forward = tuple(filter(device.has, claims.dtypes.forward_names()))
         return DeviceClaims(

@@ -1,6 +1,6 @@
-"""What specs of a project may say: the modules that it allows, its devices, the size of tensors, the number of samples.
+"""Limits on the specs of a project: allowed modules, known devices, the size of tensors, the number of samples.
 
-All of it is compared with the spec before anything is imported or allocated.
+Specs are compared with the limits before anything is imported or allocated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Limits:
     """The names of all devices; None: unknown, so that names of devices are not checked."""
 
     def of_operator(self, spec: OperatorSpec) -> Iterator[Mistake]:
-        """Yield the mistakes in the claims of an operator; those in its samples are not among them."""
+        """Yield the mistakes in the claims of an operator, except those in its samples."""
         own: dict[Path, str] = {("target",) if spec.target else ("name",): spec.callable_path}
         own |= {("aliases", index): alias for index, alias in enumerate(spec.aliases)}
         for index, variant in enumerate(spec.variants):
@@ -63,9 +63,9 @@ class Limits:
                     yield Mistake(place, *unknown("device", name, self.devices), key=place[0] == "per_device")
 
     def of_parts(self, listed: Iterable[tuple[Path, Any]], *, large: bool | None = None) -> Iterator[Mistake]:
-        """Yield the mistakes in parts of values.
+        """Yield the mistakes in parts of arguments: objects and calls that are not allowed, tensors that are too large.
 
-        large: whether they belong to a sample that may be large; None: they belong to no sample.
+        large: whether the arguments are those of a sample with `large = true`; None: they belong to no sample.
         """
         most = max(self.max_elements, LARGE) if large else self.max_elements
         for at, part in listed:
@@ -80,7 +80,7 @@ class Limits:
                 yield Mistake(at, f"a tensor of {_amount(part.numel)} elements is too large", expected)
 
     def count(self, samples: int | None = None) -> tuple[str, str]:
-        """Return the message for too many samples. `samples` is None if they were not all counted."""
+        """Return the message for too many samples. samples: their number, or None if it is unknown."""
         count = f"more than {self.max_samples}" if samples is None else _amount(samples)
         return f"too many samples: {count}", f"at most {self.max_samples} (max_samples of [tool.opcheck])"
 

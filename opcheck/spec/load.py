@@ -42,7 +42,7 @@ def shipped(inside: str, beside: str) -> Path:
 
 
 def _once(make: Callable[Concatenate[Catalogue, P], T]) -> Callable[Concatenate[Catalogue, P], T]:
-    """Have a catalogue do something once for the same arguments, and remember the result or the mistakes."""
+    """Decorate a method of a catalogue to cache its result, or its SpecError, by its arguments."""
 
     @wraps(make)
     def known(self: Catalogue, /, *of: P.args, **how: P.kwargs) -> T:
@@ -62,10 +62,10 @@ def _once(make: Callable[Concatenate[Catalogue, P], T]) -> Callable[Concatenate[
 
 @dataclass
 class Catalogue:
-    """The TOML files of a session, as they were when first requested: each is read once."""
+    """A cache of TOML files: each is read once, when it is first requested."""
 
     _known: dict[tuple[object, ...], Any] = field(default_factory=dict)
-    """What was made of each file, or the SpecError with its mistakes."""
+    """The results, or SpecErrors, of the methods, by name and arguments."""
 
     @_once
     def content(self, file: Path) -> bytes:
@@ -102,9 +102,9 @@ class Catalogue:
 
     @_once
     def templates(self, root: Path, *, alone: bool = False) -> dict[str, list[Path]]:
-        """Return the templates for the specs of a folder, by name. Two templates with one name are a mistake.
+        """Return the template files for the specs of a folder, by name. A name with several files is a mistake.
 
-        alone: whether to search only the folder itself. A single file may lie anywhere, for example in a home folder.
+        alone: whether to skip subfolders: a single file may be in a folder with many, such as a home folder.
         """
         shelf: dict[str, list[Path]] = {}
         for file in sorted(root.glob("*.toml")) if alone else self.below(root):
@@ -113,7 +113,7 @@ class Catalogue:
         return shelf
 
     def digest(self) -> str:
-        """Return a digest of what all the TOML files say that were parsed."""
+        """Return a digest of the texts of all parsed TOML files."""
         return digest({one.text for one in self._known.values() if isinstance(one, Document)})
 
     def _is_template(self, file: Path) -> bool:
@@ -145,15 +145,15 @@ class Loader:
     def add(self, path: Path, root: Path | None = None) -> None:
         """Load a file, or all TOML files below a folder. Files that are already loaded are skipped.
 
-        root: the folder that families and templates belong to. Default: the project's spec folder around the path, or
-        else the folder itself.
+        root: the folder to search for templates, whose subfolders and files name the families. Default: the spec
+        folder of the project that contains the path, else the path itself if it is a folder, else its folder.
         """
         if path.parts and path.parts[0] == BUILTIN and not os.path.exists(path):
             root, path = builtin_folder(), builtin_folder().joinpath(*path.parts[1:])
         if not os.path.exists(path):
             self.problems.append(_missing(path))
             return
-        # A link to a file counts where the link is, not where it points: that is the path people see.
+        # A link to a file keeps its own path, since that is the path that users see.
         path = Path(os.path.realpath(path) if path.is_dir() else os.path.join(os.path.realpath(path.parent), path.name))
         root = Path(os.path.realpath(root or self._root(path)))
         try:
@@ -169,7 +169,7 @@ class Loader:
         for file in files:
             try:
                 if file in shelved:
-                    find(file.stem)  # has its mistakes reported even if it is not used
+                    find(file.stem)  # raises the mistakes in a template even if no spec uses it
                 elif file not in self._loaded:
                     self._loaded.add(file)
                     self._add_file(self.catalogue.document(file), _family(file, root), find)
@@ -177,7 +177,7 @@ class Loader:
                 self.problems += error.problems
 
     def library(self) -> Library:
-        """Return the operators without mistakes. The mistakes of the others are in `problems`."""
+        """Return the operators without mistakes. Add a problem for each operator whose id is not unique."""
         seen: dict[str, Operator] = {}
         for operator in self.operators:
             first = seen.setdefault(operator.id, operator)
@@ -206,7 +206,7 @@ class Loader:
 
     def _add_file(self, document: Document, family: str, find: FindTemplate) -> None:
         sound = True
-        try:  # A default that all operators override may be a mistake as well.
+        try:  # If all operators override a wrong default, only this finds it.
             validated(SpecOutline, document.data, document.problem)
         except SpecError as error:
             self.problems += error.problems
@@ -220,7 +220,7 @@ class Loader:
                     self.operators.append(replace(own, elsewhere=tuple(filter(None, others))))
 
     def _operator(self, entry: Entry, family: str, find: FindTemplate, sound: bool) -> Operator | None:
-        """Return an operator, or None after reporting its mistakes. sound: whether the file has no others."""
+        """Return an operator, or None after reporting its mistakes. sound: whether the rest of the file is valid."""
         problems: list[Problem] = []
         try:
             spec: OperatorSpec | None = OperatorSpec.model_validate(entry.raw)

@@ -24,23 +24,23 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     def stated(self) -> dict[str, Any]:
-        """Return the keys that it has been given, with their values, in the order in which the model has them."""
+        """Return the keys that were set explicitly, with their values, in the order of the model's fields."""
         return {key: getattr(self, key) for key in type(self).model_fields if key in self.model_fields_set}
 
 
 class Located(Model):
-    """A table that knows in which document it is written, and where."""
+    """A table with the document and the path where it is written."""
 
     _document: Document = Document("Python", "", {})
     _place: Path = ()
 
     @property
     def origin(self) -> tuple[str, Path]:
-        """The file that it is written in, and its path there."""
+        """The file that contains the table, and the path of the table in the file."""
         return self._document.file, self._place
 
     def problem(self, path: Path, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
-        """Return a mistake at a value (or key) of the table."""
+        """Return a problem at the position of a value (or key) of the table."""
         return self._document.problem((*self._place, *path), what, expected, nearest, key)
 
 
@@ -53,7 +53,7 @@ def refuse(what: str, expected: str = "", nearest: str = "", at: tuple[int | str
 
     at: keys and indices that lead from the validated value to the part that is wrong.
     """
-    # Passed through the context, since pydantic takes braces in a message for placeholders.
+    # The text is passed in the context, since pydantic interprets braces in a message as placeholders.
     context: dict[str, Any] = {"what": what, "expected": expected, "nearest": nearest, "at": at}
     return PydanticCustomError("opcheck", "{what}", context)
 
@@ -65,7 +65,7 @@ LONGEST_PATH = 200
 LONGEST_NAME = 100
 LONGEST_PATTERN = 1000
 MOST_GROUPS = 100
-"""The most groups in a regular expression. Python compiles nested groups recursively."""
+"""The maximum number of groups in a regular expression. Python compiles nested groups recursively."""
 SPECIAL = frozenset("[](){}*+?\\|")
 TAKEN_MARKS = frozenset({
     "filterwarnings", "flaky", "forked", "parameterise", "parameterize", "parametrise", "parametrize", "repeat", "skip",
@@ -75,7 +75,7 @@ TAKEN_MARKS = frozenset({
 
 
 def _bounded(what: str, most: int) -> AfterValidator:
-    """Return a validator of the length of a string."""
+    """Return a validator that rejects strings of more than `most` characters."""
 
     def check(text: str) -> str:
         if len(text) > most:
@@ -86,7 +86,7 @@ def _bounded(what: str, most: int) -> AfterValidator:
 
 
 def _matching(pattern: str, mistake: str, expected: str) -> AfterValidator:
-    """Return a validator of strings that match a regular expression as a whole."""
+    """Return a validator that rejects strings that a regular expression does not match as a whole."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -97,15 +97,15 @@ def _matching(pattern: str, mistake: str, expected: str) -> AfterValidator:
 
 
 def _pattern_of(pattern: str) -> WithJsonSchema:
-    """Return the JSON Schema of a string: a pattern that refuses common mistakes, and nothing that is valid.
+    """Return the JSON Schema of a string with a pattern that rejects common mistakes, but no valid string.
 
-    It is simple, because editors do not have Python's regular expressions.
+    The pattern is simple, because editors do not support all of Python's regular expressions.
     """
     return WithJsonSchema({"type": "string", "pattern": pattern})
 
 
 def named(kind: str) -> WithJsonSchema:
-    """Return the JSON Schema of a string that is one of the names of a kind: checks, devices, ..."""
+    """Return a placeholder for the JSON Schema of a name of a kind, such as "check". `schema.py` inserts the names."""
     return WithJsonSchema({"type": "string", "names": kind})
 
 
@@ -128,7 +128,7 @@ def _specifier(text: str) -> str:
 
     try:
         SpecifierSet(text)
-    except ValueError:  # InvalidSpecifier among them
+    except ValueError:  # includes InvalidSpecifier
         raise refuse(f'"{text}" is not a version condition', 'a condition such as "<2.12" or ">=2.6,<3"') from None
     return text
 
@@ -186,7 +186,7 @@ NewDtype = Annotated[
     _matching(r"[a-z]\w*", "is not the name of a dtype", "its name in torch, such as float8_e8m0fnu"),
     _pattern_of(r"^[a-z]\w*$"),
 ]
-"""The name of a dtype that opcheck does not know."""
+"""The name of a dtype that is not built into opcheck."""
 DtypeEntry = Annotated[str, AfterValidator(_known_dtype), named("dtype entry")]
 VersionCondition = Annotated[
     str,

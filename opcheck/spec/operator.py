@@ -39,7 +39,7 @@ from opcheck.spec.recipe import Layout, Tensor, nested
 from opcheck.spec.values import Scalar, Value
 
 LARGE = 65536
-"""The most elements of a tensor of a sample that is meant to be large."""
+"""The maximum number of elements of a tensor in a sample with `large = true`."""
 
 
 class Init(Model):
@@ -74,12 +74,12 @@ class Init(Model):
 
     @property
     def says_values(self) -> bool:
-        """Whether it replaces the values that the constructor gives."""
+        """Whether the table sets values, which replace those from the constructor."""
         return bool(self.model_fields_set - {"grad"})
 
 
 class Construction(Model):
-    """How an operator that is a class of modules is constructed. Its parameters are differentiated, too."""
+    """How to construct a module, for an operator that is a module class. Its parameters are differentiated, too."""
 
     args: list[Value] = Field(default_factory=list, description="positional arguments of the constructor")
     kwargs: dict[Keyword, Value] = Field(default_factory=dict, description="keyword arguments of the constructor")
@@ -138,7 +138,7 @@ class TemplateUse(Grid):
 
 
 def ways(vary: bool | tuple[Way, ...]) -> tuple[Way, ...]:
-    """Return the respects that a value of `vary` stands for."""
+    """Return the respects in which to vary samples: all if `vary` is true, none if it is false."""
     return (WAYS if vary else ()) if isinstance(vary, bool) else vary
 
 
@@ -178,7 +178,7 @@ def _one_of_a_kind(variants: list[str | VariantTarget]) -> list[str | VariantTar
 
 
 class PerDevice(Model):
-    """What differs on one device. Tables are merged with those of the operator; arrays replace them."""
+    """Claims that differ on one device. Tables are merged with those of the operator; arrays replace them."""
 
     dtypes: DtypeClaims = Field(default=Dtypes.model_construct(), description="the dtypes it supports there")
     supports: Supports = Field(default=Supports.model_construct(), description="keys of `supports` that differ")
@@ -188,7 +188,7 @@ class PerDevice(Model):
 
 
 class PerTorch(Model):
-    """What differs with some versions of torch. Tables are merged with those of the operator; arrays replace them."""
+    """Claims that differ by version of torch. Tables are merged with those of the operator; arrays replace them."""
 
     dtypes: DtypeClaims | None = Field(default=None, description="the dtypes in which it works")
     supports: Supports | None = Field(default=None, description="keys of `supports` that differ")
@@ -307,7 +307,7 @@ class OperatorSpec(Claims):
 
     @property
     def id(self) -> str:
-        """`torch.div[floor]`."""
+        """The id: the name with the variant, as in `torch.div[floor]`."""
         return f"{self.name}[{self.variant}]" if self.variant else self.name
 
     @property
@@ -317,17 +317,17 @@ class OperatorSpec(Claims):
 
     @property
     def reference_in_full(self) -> Reference | None:
-        """The reference, with all its keys."""
+        """The reference as a table, even if the spec has only its path; None if there is none."""
         return Reference(target=self.reference) if isinstance(self.reference, str) else self.reference
 
     @property
     def surrogate_path(self) -> str | None:
-        """The dotted path of the surrogate, if it names one."""
+        """The dotted path of the surrogate; None if there is none or it is `constant`."""
         return None if self.surrogate == "constant" else self.surrogate
 
     @property
     def is_registered(self) -> bool:
-        """Whether it is an operator of torch.library."""
+        """Whether torch.library registers the operator."""
         return self.callable_path.startswith("torch.ops.") if self.registered is None else self.registered
 
 
@@ -347,7 +347,7 @@ def _array_of_tables(written: Any) -> Any:
 
 
 class SpecOutline(SpecFile):
-    """A spec file apart from its operators: each of them is validated on its own, with the defaults merged in."""
+    """A spec file without validation of its operators. Each is validated separately, merged over the defaults."""
 
     operator: Annotated[list[dict[str, Any]], BeforeValidator(_array_of_tables)] = Field(  # type: ignore[assignment]
         min_length=1, description="at least one [[operator]]"

@@ -2,7 +2,7 @@
 
 tomli returns the data without positions, but an error message needs the line and the column. The scanner below reads
 the text a second time, after tomli has accepted it. So it need not detect invalid documents: it treats a comma as a
-blank, takes anything but a delimiter for a number, and skips a line that it cannot make sense of.
+blank and any word as a number, and skips a line that it cannot parse.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ _LONG_BASIC = r'"""[^"\\]*(?:(?:\\.|""?(?!"))[^"\\]*)*"{3,5}'
 _LONG_LITERAL = r"'''.*?'{3,5}"
 _BASIC = r'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"'
 _LITERAL = r"'[^'\n]*'"
-_WORD = r"""[^\s,\[\]{}#="']+"""  # numbers, booleans, dates: up to what can follow a value
+_WORD = r"""[^\s,\[\]{}#="']+"""  # numbers, booleans, dates: up to a character that can follow a value
 _SPACED_DATE = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:{_WORD}"  # the only word that contains a blank
 
 # A value starts with a bracket, or is a whole scalar.
@@ -134,7 +134,7 @@ _REST_OF_LINE = re.compile(r"[^\n]*")
 
 
 class _Lost(Exception):
-    """The text does not continue as a TOML document."""
+    """Raised where the text is not valid TOML."""
 
 
 class _Scanner:
@@ -167,7 +167,7 @@ class _Scanner:
         return self._root
 
     def _take(self, token: re.Pattern[str]) -> re.Match[str]:
-        """Step over a token."""
+        """Match a token and move past it. Raises _Lost if it is not there."""
         match = token.match(self._text, self._pos)
         if match is None:
             raise _Lost
@@ -195,7 +195,7 @@ class _Scanner:
         self._open.append((table, start))
 
     def _close_tables(self, still_open: list[_Node]) -> None:
-        """End the text of all other tables at the end of the last statement."""
+        """End all tables other than `still_open` at the end of the last statement."""
         while self._open and self._open[-1][0] not in still_open:
             table, start = self._open.pop()
             table.value = (start, self._end)
@@ -252,5 +252,5 @@ def _decoded(token: str) -> str:
         try:
             return str(tomli.loads("k = " + token)["k"])
         except tomli.TOMLDecodeError:
-            pass  # not an escape that TOML knows
+            pass  # not a valid escape in TOML
     return token[1:-1]

@@ -14,11 +14,11 @@ from opcheck.spec.positions import Path
 from opcheck.text import printable, shortened
 
 LONGEST = 300
-"""The most characters of `what` on a line. `expected` may have three times as many."""
+"""The maximum length of `what` in a message, in characters. `expected` may be three times as long."""
 SIMILAR = 0.6
-"""The least `difflib` similarity between a word and what was probably meant."""
+"""The minimum `difflib` similarity between a word and the choice that was probably meant."""
 COMPARED = 50
-"""The most choices that a word is compared with by `difflib`, which is slow. The likeliest ones are compared."""
+"""The maximum number of choices, the likeliest ones, to compare with a word by `difflib`, which is slow."""
 
 
 @dataclass(frozen=True, order=True)
@@ -42,7 +42,7 @@ class Problem:
 
 
 class Mistake(NamedTuple):
-    """A mistake at a place in a table, by whoever does not know where that table is written."""
+    """A mistake at a place in a table. Unlike a Problem, it does not include where the table is written."""
 
     place: Path
     what: str
@@ -53,7 +53,7 @@ class Mistake(NamedTuple):
 
 
 class SpecError(Exception):
-    """Specs or settings have mistakes. The message has a line for each; `error.problems` has them as data.
+    """Raised for mistakes in specs or settings. The message has a line for each; `error.problems` lists them.
 
     Example:
         >>> import opcheck
@@ -70,9 +70,9 @@ class SpecError(Exception):
 
 
 class RequestError(SpecError):
-    """What cannot be done for reasons that have no position in a spec, such as a report that cannot be read.
+    """A request that fails for reasons without a position in a spec, such as a report that cannot be read.
 
-    lines: the reasons. prefix: goes before each of them.
+    lines: the reasons, one for each line of the message. prefix: the beginning of each line.
     """
 
     def __init__(self, lines: Iterable[str], prefix: str = "opcheck: ") -> None:
@@ -92,7 +92,7 @@ def unknown(what: str, name: object, choices: Iterable[str], most: int = 12) -> 
 
 
 def worded(what: str, expected: str = "", nearest: str = "") -> str:
-    """Return a mistake in words: what is wrong, what was expected and the nearest valid name, if they are known."""
+    """Return the text of a mistake: what is wrong, and, if known, what was expected and the nearest valid name."""
     text = f"{what}; expected {expected}" if expected else what
     return f'{text}; did you mean "{nearest}"?' if nearest else text
 
@@ -107,7 +107,7 @@ def _nearest(word: str, choices: tuple[str, ...]) -> str:
 
 
 def _likely(word: str, choices: Iterable[str]) -> list[str]:
-    """Return the choices that share most letters with a word, in any order, which is fast to compute."""
+    """Return the choices that share most letters with a word, in any order. This is faster than `difflib`."""
     letters = Counter(word)
 
     def likeness(choice: str) -> float:
@@ -117,7 +117,7 @@ def _likely(word: str, choices: Iterable[str]) -> list[str]:
 
 
 def listing(choices: Iterable[str], most: int = 12) -> str:
-    """Return the choices as text, shortened to what a person would read."""
+    """Return the choices as text. If there are more than `most`, return the first ones and the total number."""
     names = list(choices)
     if len(names) == 1:
         return names[0]

@@ -1,4 +1,4 @@
-"""The recipe of a tensor: its shape or values, its distribution, and whatever is special about it."""
+"""The recipe of a tensor: its shape or values, and optionally its dtype, distribution, layout and memory."""
 
 import json
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 def nested(value: Any, *, at: tuple[int | str, ...] = ()) -> Any:
-    """Turn nested arrays of numbers into tuples and complex tables into complex numbers. Ragged arrays are refused.
+    """Return nested arrays of numbers as tuples, and complex tables as complex numbers. Ragged arrays are rejected.
 
     at: the keys and indices that lead to the value.
     """
@@ -75,7 +75,7 @@ def _sizes(value: Any) -> tuple[int, ...]:
 
 
 class Tensor(Model):
-    """A recipe for a tensor: either `shape` or `values`, and whatever is special about it."""
+    """A recipe for a tensor: either `shape` or `values`, and optional keys such as its dtype, bounds and layout."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -147,7 +147,7 @@ class Tensor(Model):
         return self
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
-        """Yield, for keys that cannot be combined, what is wrong and what was expected."""
+        """Yield what is wrong and what was expected, for each combination of keys that is not allowed."""
         written, rank, layout = self.model_fields_set, len(self.sizes), self.layout
         if self.blocksize is not None and layout not in BLOCKED:
             yield f"blocksize does not apply to the layout {layout}", f"layout {' or '.join(BLOCKED)}"
@@ -181,7 +181,7 @@ class Tensor(Model):
 
     @property
     def normal(self) -> tuple[float, float] | None:
-        """The mean and the standard deviation, if values are normally distributed."""
+        """The mean and the standard deviation of normally distributed values; None for other distributions."""
         if self.mean is None and self.std is None:
             return None
         return self.mean or 0.0, 1.0 if self.std is None else self.std

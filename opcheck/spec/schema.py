@@ -1,4 +1,4 @@
-"""The JSON Schema of spec files, templates and device profiles, for editors. pydantic writes it from the models."""
+"""The JSON Schema of spec files, templates and device profiles, for editors. pydantic generates it from the models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from opcheck.spec.templates import Template
 
 EXAMPLES = Path(__file__).parent / "builtin" / "examples.toml"
 FILES: dict[str, type[Model]] = {"operator": SpecFile, "template": TemplateFile, "device": ProfileFile}
-"""The kinds of files, and the key that each one must have."""
+"""The model of each kind of file, by the key that such a file must have."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,18 @@ class Vocabulary:
     """The names that specs may use, besides those that the format itself defines."""
 
     checks: Mapping[str, str]
-    """What a pass of each check means, by name."""
+    """The claim of each check, by name."""
     devices: Mapping[str, str]
-    """What each device is, by name."""
+    """The description of each device, by name."""
     templates: tuple[Template, ...]
     """Templates of different folders may have the same name."""
     complete: bool
-    """Whether there are no other names. Only then is another name a mistake."""
+    """Whether the lists are complete, so that any other name is a mistake."""
     dtypes: tuple[str, ...] = ()
     """The dtypes that device profiles declare."""
 
     def schema_of(self, kind: str) -> JsonSchemaValue:
-        """Return the schema of a string that is a name of some kind: `named` in the models."""
+        """Return the schema of a name of a kind: the argument of `named` in the models."""
         dtypes = (*KNOWN, *self.dtypes)
         entries = tuple(dict.fromkeys((*GROUPS, *dtypes)))
         fixed: dict[str, Iterable[str]] = {
@@ -76,7 +76,7 @@ class Vocabulary:
 def json_schema(vocabulary: Vocabulary) -> JsonSchemaValue:
     """Return the JSON Schema (draft 7) of spec files, templates and device profiles.
 
-    vocabulary: the checks, devices and templates to offer. Other names are refused if it is complete.
+    vocabulary: the checks, devices and templates to offer. Other names are rejected if it is complete.
     """
     _build(Model)
     writer = type("Writer", (_Writer,), {"vocabulary": vocabulary})
@@ -111,51 +111,51 @@ def _examples() -> dict[str, dict[str, list[Any]]]:
 
 
 def examples(model: type[BaseModel], key: str) -> list[Any]:
-    """Return examples of the values of a key. They stand under the class that declares it."""
+    """Return example values of a key. The file of examples lists them under the class that declares the key."""
     listed = (_examples().get(base.__name__, {}).get(key) for base in model.__mro__)
     return next((one for one in listed if one), [])
 
 
 class _Writer(GenerateJsonSchema):
-    """pydantic's writer, for TOML and for draft 7, the newest that Taplo knows. It adds names and examples."""
+    """pydantic's generator, adapted to TOML and to draft 7, the newest that Taplo supports. Adds names and examples."""
 
     vocabulary: ClassVar[Vocabulary]
 
     def field_title_should_be_set(self, _: object) -> bool:
-        """Return False: the key itself says it."""
+        """Return False: a title would only repeat the key."""
         return False
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        """Return the schema of the value: TOML has no null."""
+        """Return the schema of the value without null, which TOML does not have."""
         return self.generate_inner(schema["schema"])
 
     def float_schema(self, schema: core_schema.FloatSchema) -> JsonSchemaValue:
-        """Return the schema of a number. Taplo reads inf and nan as null."""
+        """Return the schema of a number. It allows null, since Taplo reads inf and nan as null."""
         return super().float_schema(schema) | {"type": ["number", "null"]}
 
     def tuple_schema(self, schema: core_schema.TupleSchema) -> JsonSchemaValue:
-        """Return the schema of an array. In draft 7, `items` lists those of fixed length."""
+        """Return the schema of an array. For a fixed length, draft 7 has `items` in place of `prefixItems`."""
         written = super().tuple_schema(schema)
         return written | {"items": written.pop("prefixItems")} if "prefixItems" in written else written
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
-        """Return the schema of a value of several kinds. A table may look like two of them."""
+        """Return the schema of a union: anyOf, not oneOf, since a table may match two members."""
         return {"anyOf": super().tagged_union_schema(schema)["oneOf"]}
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """Return the schema of a key, with its default if TOML can write it and it says something."""
+        """Return the schema of a key. Its default is left out if it is null, which TOML does not have, or a table."""
         written = super().default_schema(schema)
         if written.get("default") is None or isinstance(written["default"], dict):
             written.pop("default", None)
         return written
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        """Return the schema of anything. A string that is a name of some kind has those that are known."""
+        """Return the schema of any value. A placeholder from `named` is replaced by the schema of the known names."""
         written = super().generate_inner(schema)
         return self.vocabulary.schema_of(written["names"]) if "names" in written else written
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        """Return the schema of a table whose keys are names. Editors offer `properties`, and no other names."""
+        """Return the schema of a table with names as keys. Known names are `properties`: editors complete no others."""
         written = super().dict_schema(schema)
         keys = self.generate_inner(schema["keys_schema"]) if "keys_schema" in schema else {}
         known = keys.get("enum") or keys.get("anyOf", [{}])[0].get("enum")
@@ -166,20 +166,20 @@ class _Writer(GenerateJsonSchema):
         return written
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        """Return the schema of a table, with what editors show of its keys."""
+        """Return the schema of a table, with descriptions and examples of its keys for editors."""
         written, model = super().model_schema(schema), schema["cls"]
         about = (model.__doc__ or "").split("\n\n")[0]
         written |= {"description": about}
         if written.get("additionalProperties") is False:
-            # A schema that refuses each further key: `false` would be a mistake of the whole table. Taplo completes the
-            # values of known keys with this schema too, but for the allOf.
+            # This schema rejects each unknown key; `false` would report a mistake of the whole table. Without the
+            # allOf, Taplo would use this schema to complete the values of known keys as well.
             unknown = {"description": f"unknown key; expected one of {', '.join(written['properties'])}"}
             written["additionalProperties"] = {"allOf": [True], "not": unknown}
         for key, node in written["properties"].items():
             listed = examples(model, key)
             example = [f"Example: `{key} = {render(listed[0])}`"] if listed else []
             shown = {"description": "\n\n".join([node.get("description", about), *example])}
-            # Draft 7 ignores what stands beside a `$ref`.
+            # Draft 7 ignores keywords beside a `$ref`.
             node = {"allOf": [{"$ref": node.pop("$ref")}], **node} if "$ref" in node else node
             written["properties"][key] = node | shown | ({"examples": listed} if listed else {})
         return self._with_parameters(written) if model is TemplateUse else written

@@ -26,11 +26,11 @@ class Template:
     document: Document
     file: TemplateFile
     _samples: dict[tuple[int, str], SampleSpec] = field(default_factory=dict, repr=False)
-    """Samples by number and parameters. Most uses of a template share them."""
+    """A cache of samples, by number and parameters. Most uses of a template share them."""
 
     @classmethod
     def of(cls, name: str, document: Document) -> Template:
-        """Validate a template. Raises SpecError if it is invalid or uses a parameter that it does not declare."""
+        """Return a validated template. Raises SpecError if it is invalid, or uses a parameter that is not declared."""
         template = cls(name, document, validated(TemplateFile, document.data, document.problem))
         known = [f"${parameter}" for parameter in template.parameters]
         problems = []
@@ -62,9 +62,9 @@ class Template:
         return self._samples[key]
 
     def origin(self, number: int, place: Path, parameters: dict[str, Any]) -> tuple[Path, Path | None]:
-        """Return the path in this file of a part of a filled sample, and the path in the parameters that it comes from.
+        """Return where a part of a filled sample comes from: its path in this file, and its path in the parameters.
 
-        The second path is None if the part comes from no parameter, and empty if it comes from several.
+        The second path is None if the part comes from no given parameter, and empty if it comes from several.
         """
         node: Any = self.file.samples[number]
         written: Path = ("samples", number)
@@ -96,5 +96,5 @@ def builtin_names() -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def builtin(name: str) -> Template:
-    """Read a shipped template."""
+    """Return a shipped template."""
     return Template.of(name, Document.read(BUILTIN / f"{name}.toml"))

@@ -78,7 +78,7 @@ SCALAR, ARRAY, TENSOR = "<scalar>", "<array>", "<tensor>"
 
 
 def kind_of(value: Any) -> str | None:
-    """Return the tag of the model that validates a TOML value. The brackets distinguish tags from keys."""
+    """Return the tag of the union member that validates a TOML value, or None. Brackets distinguish tags from keys."""
     if isinstance(value, dict):
         for key in LITERALS:
             if key in value and "shape" not in value:
@@ -118,7 +118,7 @@ Value = TypeAliasType(
 
 
 UNSET = object()
-"""What `mapped` leaves out."""
+"""The value that `mapped` removes from tables and arrays."""
 
 CONTAINERS = (TupleValue, MappingValue, CallValue)
 """The tables that hold further values."""
@@ -127,7 +127,7 @@ Keywords = dict[Keyword, Value]
 
 
 def parts(value: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield what a value consists of, containers apart, with its path. A call comes before its arguments."""
+    """Yield the innermost parts of a value with their paths. A call is yielded too, before its arguments."""
     if isinstance(value, CallValue):
         yield place, value
     if isinstance(value, CONTAINERS):
@@ -143,7 +143,7 @@ def parts(value: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a value with a function applied to all that it consists of. What becomes UNSET is left out."""
+    """Return a value with a function applied to its innermost parts. Parts that become UNSET are removed."""
     if isinstance(value, dict):
         items = {key: mapped(item, change) for key, item in value.items()}
         return {key: item for key, item in items.items() if item is not UNSET}

@@ -23,7 +23,7 @@ def torch_version() -> str:
 
 @lru_cache(maxsize=256)
 def meets(version: str, condition: str) -> bool:
-    """Tell whether a version of torch meets a condition such as `<2.14`, which pre-releases of 2.14 do not."""
+    """Return whether a version of torch meets a condition. Pre-releases of 2.14 do not meet `<2.14`."""
     # Imported here: packaging takes 40 ms to import, and few specs have a version condition.
     from packaging.specifiers import SpecifierSet
 
@@ -31,5 +31,5 @@ def meets(version: str, condition: str) -> bool:
 
 
 def torch_meets(condition: str, *, without: bool) -> bool:
-    """Tell whether the installed torch meets a version condition. without: what to say if none is installed."""
+    """Return whether the installed torch meets a version condition. without: the result if torch is not installed."""
     return meets(torch_version(), condition) if torch_version() else without
