@@ -1,4 +1,4 @@
-"""How a strided tensor may lie in memory, beside contiguous: each way by name, in words, as a function and as code.
+"""Memory layouts of strided tensors other than contiguous: each with a name, a description, a function and code.
 
 The functions are differentiable and work under vmap.
 """
@@ -12,63 +12,63 @@ import torch
 from torch import Tensor
 
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
-"""The formats in which channels come last, by the number of dims."""
+"""torch's channels-last memory formats, by the number of dims."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A way to lie in memory."""
+    """A memory layout of strided tensors."""
 
     words: str
-    """What to call one that lies so, with a place for the noun: "a non-contiguous {}"."""
+    """The description of such a tensor, with a placeholder for the noun: "a non-contiguous {}"."""
     make: Callable[[Tensor], Tensor]
-    """Returns a tensor of the same shape and dtype that does; one of too few dims stays as it is."""
+    """Returns a tensor of the same shape and dtype in this layout. Meant for tensors of at least `dims` dims."""
     code: str
-    """The same of a tensor `v`, in plain torch."""
+    """The expression in plain torch for `make` applied to a tensor `v`."""
     dims: int = 0
-    """From how many dims on this is a way of its own."""
+    """The minimum number of dims at which this layout differs from contiguous and from other layouts."""
     keeps: bool = True
-    """Whether the numbers stay the same. Those of an expanded tensor are equal along a dim."""
+    """Whether `make` keeps the values. An expanded tensor has equal values along a dim."""
 
 
 def with_gaps(tensor: Tensor) -> Tensor:
-    """Return the same values with gaps between them in memory: every second element of a larger tensor."""
+    """Return the same values, non-contiguous: every second element of a larger tensor."""
     return torch.stack((torch.zeros_like(tensor), tensor), dim=-1)[..., 1]
 
 
 def transposed(tensor: Tensor) -> Tensor:
-    """Return the same values in memory without gaps, the first dim in place of the last one."""
+    """Return the same values, dense in memory, with the first and the last dim exchanged in memory order."""
     return tensor.transpose(0, -1).contiguous().transpose(0, -1)
 
 
 def channels_last(tensor: Tensor) -> Tensor:
-    """Return the same values, channels last, of images and volumes; other tensors are returned contiguous."""
+    """Return the same values in a channels-last format if there are 4 or 5 dims, else contiguous."""
     return tensor.contiguous(memory_format=CHANNELS_LAST.get(tensor.dim(), torch.contiguous_format))
 
 
 def permuted(tensor: Tensor) -> Tensor:
-    """Return the same values in memory without gaps, but in another order: channels last where there are channels."""
+    """Return the same values, dense in memory, in a permuted order: channels last for 4 or 5 dims, else transposed."""
     return channels_last(tensor) if tensor.dim() in CHANNELS_LAST else transposed(tensor)
 
 
 def behind_others(tensor: Tensor) -> Tensor:
-    """Return the same values, contiguous, behind other numbers in memory."""
+    """Return the same values, contiguous, with a storage offset of 2."""
     return torch.cat([tensor.new_full((2,), 7), tensor.reshape(-1)])[2:].view(tensor.shape)
 
 
 def expanded(tensor: Tensor) -> Tensor:
-    """Return the first numbers along the first dim that has several, expanded to all of it: with stride 0."""
+    """Return the first slice along the first dim of size above 1, expanded over this dim (stride 0)."""
     own = tensor.squeeze()
     return own[:1].expand(own.shape).view(tensor.shape) if own.dim() else tensor
 
 
 def expanded_last(tensor: Tensor) -> Tensor:
-    """Return the first numbers along the last dim, expanded to all of it: with stride 0."""
+    """Return the first slice along the last dim, expanded over this dim (stride 0)."""
     return tensor[..., :1].expand(tensor.shape) if tensor.dim() else tensor
 
 
 def ones(tensor: Tensor) -> Tensor:
-    """Return ones, a single number in memory: the cotangent of sum()."""
+    """Return ones expanded from a single number in memory, as the cotangent that sum() passes to its input."""
     return torch.ones((), dtype=tensor.dtype, device=tensor.device).expand(tensor.shape)
 
 
@@ -96,16 +96,16 @@ MEMORIES = {
         "torch.cat([v.new_full((2,), 7), v.reshape(-1)])[2:].view(v.shape)",
     ),
 }  # fmt: skip
-"""The ways to lie in memory, by name."""
+"""The memory layouts, by name."""
 
 
 def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many elements of memory a tensor with elements lies across."""
+    """Return the number of elements of memory that a non-empty tensor spans."""
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
 def overlap(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Tell whether elements of a tensor of some shape and strides may share memory."""
+    """Return whether elements of a tensor with this shape and these strides may share memory."""
     extent = 1
     for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1):
         if stride < extent:

@@ -1,1 +1,1 @@
-"""What the samples of a spec would not notice: a gradient that is wrong under one condition only."""
+"""Measures which wrong gradients the samples of a spec would not detect: those wrong under one condition only."""

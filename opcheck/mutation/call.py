@@ -1,4 +1,4 @@
-"""One call of an operator, as conditions see it: its arguments by name, its tensors and its outputs."""
+"""A call of an operator, as conditions receive it: its arguments by name, its tensors and its outputs."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from opcheck.samples.results import differentiable
 
 
 def signature_of(operator: Callable[..., Any], path: str) -> Keywords:
-    """Return the names and defaults of the parameters of what a dotted path names."""
+    """Return the names and defaults of the parameters of an operator. path: its dotted path."""
     return Keywords(defaults_of(operator, path), positional=names_of(operator, path))
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call: what it passes, and what comes back."""
+    """A call of an operator: its arguments and its outputs."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     signature: Keywords
     outputs: tuple[Tensor, ...]
-    """Those of a floating or complex dtype."""
+    """The outputs of floating or complex dtype."""
 
     @classmethod
     def of(cls, attempt: Attempt, signature: Keywords) -> Call | None:
-        """Return the call of an attempt; None if it was refused, or gives nothing to differentiate."""
+        """Return the call of an attempt; None if the operator refused it, or if no output requires grad."""
         if attempt.subject is None or not any(output.requires_grad for output in attempt.outputs):
             return None
         args, kwargs = attempt.subject.inputs.fill()
@@ -47,12 +47,12 @@ class Call:
 
     @cached_property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors of a floating or complex dtype among the arguments that have one shape, and strides."""
+        """The strided, not nested tensors of floating or complex dtype among the arguments."""
         return tuple(x for x in differentiable(self.tensors) if x.layout is torch.strided and not x.is_nested)
 
     @cached_property
     def indices(self) -> tuple[Tensor, ...]:
-        """The tensors of whole numbers among the arguments."""
+        """The tensors of integers among the arguments."""
         return tuple(x for x in self.tensors if not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool))
 
     @cached_property
@@ -61,7 +61,7 @@ class Call:
         return {**dict(zip(self.signature.positional, self.args, strict=False)), **self.kwargs}
 
     def sets(self, keyword: str) -> bool:
-        """Tell whether a keyword is passed, with a value other than its default."""
+        """Return whether a keyword is passed, with a value other than its default."""
         if keyword not in self.arguments:
             return False
         value, default = self.arguments[keyword], self.signature.defaults.get(keyword)
@@ -76,7 +76,7 @@ class Call:
 
     @property
     def broadcasts(self) -> bool:
-        """Whether an input has fewer elements than what it is combined with, as in broadcasting."""
+        """Whether the inputs can be broadcast together, and their shapes differ."""
         try:
             shape = torch.broadcast_shapes(*(x.shape for x in self.inputs))  # type: ignore[no-untyped-call]
         except RuntimeError:
@@ -85,5 +85,5 @@ class Call:
 
     @property
     def repeats_an_index(self) -> bool:
-        """Whether a tensor of whole numbers has one of them twice."""
+        """Whether a tensor of integers contains one of them more than once."""
         return any(len(set(x.flatten().tolist())) < x.numel() for x in self.indices)

@@ -1,6 +1,6 @@
-"""The table of conditions, such as "an input is not contiguous": under each alone, a gradient might be wrong.
+"""The table of conditions, such as "an input is not contiguous", under each of which alone a gradient might be wrong.
 
-Importing it needs no torch.
+The module can be imported without torch.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ Predicate = Callable[["Call"], bool]
 
 @dataclass(frozen=True)
 class Condition:
-    """Something that a call of an operator may be like."""
+    """A property that a call of an operator may have."""
 
     name: str
     words: str
-    """As in "a gradient wrong ... would pass"."""
+    """The condition as text, to insert into "a gradient wrong ... would pass"."""
     holds: Predicate
-    """Tells whether a call meets it; with `checks`, whether a check could."""
+    """Returns whether a call meets the condition; with `checks`, whether they could create it for this call."""
     ways: tuple[Way, ...]
-    """In which ways samples vary that may meet it, where the written ones do not."""
+    """The ways in which to vary samples to meet the condition, if no written sample does."""
     checks: tuple[str, ...] = ()
-    """The checks each of which meets it by itself, where a sample alone does not."""
+    """The checks that create the condition, such as an expanded cotangent; one is enough. Empty: samples meet it."""
     dtype: str = ""
-    """The dtype in which these checks run. Empty: any."""
+    """The dtype in which `checks` must run. Empty: any."""
     of_nothing: bool = False
-    """Whether a call without a number to compare can meet it: its gradient has no elements, but backward may raise."""
+    """Whether a call without elements to compare can meet it: the gradient is empty, but backward may raise."""
 
     def met_by(self, call: Call) -> bool:
-        """Tell whether a call meets it, so that a gradient that is wrong under it is wrong there."""
+        """Return whether a call meets the condition: whether a gradient wrong under it would be wrong in this call."""
         return (self.of_nothing or call.has_numbers) and self.holds(call)
 
 
 def _of_input(
     name: str, words: str, holds: Callable[[Tensor], bool], ways: tuple[Way, ...], *, of_nothing: bool = False
 ) -> Condition:
-    """Return the condition that any input is like something."""
+    """Return the condition that a predicate holds for any of the inputs."""
     return Condition(name, words, lambda call: any(map(holds, call.inputs)), ways, of_nothing=of_nothing)
 
 
@@ -101,27 +101,28 @@ CONDITIONS = (
         checks=("undefined_grad",),
     ),
 )  # fmt: skip
-"""Those that do not depend on the operator."""
+"""The conditions that do not depend on the operator."""
 
 REGISTERED: dict[str, Condition] = {}
-"""Those registered in this process, by name."""
+"""The conditions registered in this process, by name."""
 OF_NO_DERIVATIVE = {
     "out", "inplace", "generator", "dtype", "layout", "device", "pin_memory", "requires_grad", "memory_format",
     "train", "training",
 }  # fmt: skip
-"""Keywords that say where results go, not what they are, or which operator it is."""
+"""Keywords without a condition: they set where and how results are stored, or select another operator."""
 
 
 def register_condition(words: str, name: str = "") -> Callable[[Predicate], Predicate]:
     """Register a function as a condition, for `opcheck mutate`.
 
-    The function gets a `Call`: its `inputs` are the tensors of a floating or complex dtype that are passed, `indices`
-    those of whole numbers, `arguments` all arguments by name, `outputs` what comes back. It returns whether a gradient
-    that is wrong under the condition would be wrong there. Put it into a module that `[tool.opcheck] plugins` lists.
+    The function takes a `Call`, and returns whether a gradient that is wrong under the condition would be wrong in this
+    call. `inputs` are the tensors of floating or complex dtype among the arguments, `indices` the tensors of integers,
+    `arguments` all arguments by name, `outputs` the outputs of floating or complex dtype. Define the function in a
+    module that `[tool.opcheck] plugins` lists.
 
     Args:
-        words: What the condition is, as in "a gradient wrong `for more than 4,096 columns` would pass".
-        name: The name of the condition. Default: that of the function, with blanks for underscores.
+        words: The condition as text, as in "a gradient wrong `for more than 4,096 columns` would pass".
+        name: The name of the condition. Default: the name of the function, with underscores replaced by spaces.
 
     Returns:
         A decorator that returns the function.
@@ -147,9 +148,11 @@ def register_condition(words: str, name: str = "") -> Callable[[Predicate], Pred
 
 
 def conditions(samples: Iterable[Sample], signature: Keywords, dtypes: Iterable[str]) -> Iterator[Condition]:
-    """Yield the conditions of an operator: a fixed list, one for each keyword that is no tensor, and each dtype.
+    """Yield the conditions of an operator: the fixed and the registered ones, and those for its keywords and dtypes.
 
-    dtypes: those that its backward pass is claimed for.
+    There is a condition for each keyword that is not a tensor, for two keywords at once, and for each dtype.
+
+    dtypes: the dtypes for which the spec claims a backward pass.
     """
     yield from CONDITIONS
     yield from REGISTERED.values()

@@ -1,4 +1,4 @@
-"""Measures which conditions the samples of an operator meet. A gradient that is wrong under another one would pass."""
+"""Measures which conditions the samples of an operator meet. A gradient wrong under any other condition would pass."""
 
 from __future__ import annotations
 
@@ -27,81 +27,81 @@ from opcheck.spec.render import render
 
 State = Literal["met", "survived", "unreachable"]
 Derivative = Literal["gradient", "tangent", "second derivative"]
-"""What a mutant has wrong."""
+"""The derivative that is wrong in a mutant."""
 CHECKS: dict[Derivative, tuple[str, ...]] = {
     "gradient": ("backward", "low_precision_grad"),
     "tangent": ("forward_ad",),
     "second derivative": ("rev_over_rev",),
 }
-"""The checks that notice it at a sample; the first that an operator has."""
+"""The checks that test each derivative at written samples. The first one that runs for an operator is used."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one condition of an operator."""
+    """The result for one condition of an operator."""
 
     condition: str
-    """Its name."""
+    """The name of the condition."""
     state: State
-    """survived: no sample that counts meets it, but one that `thorough` derives does, or a check that does not run;
-    unreachable: none of those does."""
+    """met: a sample that counts, or a check, meets the condition. survived: neither does, but a sample that `thorough`
+    derives would, or a check that does not run. unreachable: none of these would."""
     words: str = ""
-    """What is to be said of a survivor."""
+    """The message, if the condition survived."""
     by: str = ""
-    """What meets it: a sample, or a check."""
+    """The name of the sample or the check that meets the condition."""
     add: str = ""
-    """A sample that would meet it, as TOML, and at which the operator is right, where it survived."""
+    """A sample that would meet a condition that survived, as TOML. The operator passes there."""
     is_of_samples: bool = True
-    """Whether a sample meets it, not a check by itself."""
+    """Whether samples meet the condition, rather than checks."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What became of all conditions of an operator."""
+    """The results for all conditions of an operator."""
 
     operator: str
-    """Its id."""
+    """The id of the operator."""
     answers: tuple[Answer, ...]
-    """Empty: no derivative is claimed, so that there is nothing to mutate."""
+    """One answer for each condition. Empty if no derivative is claimed, so that there is nothing to mutate."""
 
     def those(self, state: State) -> list[Answer]:
-        """Return the conditions that are met, survived or are unreachable."""
+        """Return the answers with a given state."""
         return [answer for answer in self.answers if answer.state == state]
 
 
 def score(measured: Iterable[Measured]) -> float:
-    """Return the share of the conditions met among those that samples can meet; 1 if there are none."""
+    """Return the fraction of the conditions that are met, among those that are not unreachable; 1 if there are none."""
     answers = [answer for one in measured for answer in one.answers if answer.state != "unreachable"]
     return sum(answer.state == "met" for answer in answers) / len(answers) if answers else 1.0
 
 
 @dataclass(frozen=True)
 class Target:
-    """An operator of which mutants are made."""
+    """An operator to mutate, and how."""
 
     operator: Operator
     device: DeviceProfile
     session: RunSession
     derive: Derive
-    """Which derived samples count; none of them does for second derivatives."""
+    """Which derived samples count. For second derivatives, none do."""
     of: Derivative = "gradient"
-    """What is wrong in a mutant."""
+    """The derivative that is wrong in a mutant."""
 
     @cached_property
     def planned(self) -> list[Case]:
-        """The cases of the operator."""
+        """The cases of the operator itself, without its variants."""
         library, selection = Library((self.operator,)), Selection(derive=self.derive, engine=self.session.engine)
         cases = plan(library, [self.device], selection, self.session.settings.seed)
         return [case for case in cases if case.variant.kind == "function"]
 
     @cached_property
     def looks(self) -> list[Case]:
-        """The cases that look at the derivative at written samples."""
+        """The cases that test the derivative at written samples."""
         return next((own for name in CHECKS[self.of] if (own := self._of_check(name))), [])
 
     @cached_property
     def further(self) -> list[Case]:
-        """The cases that look at it at derived ones."""
+        """The cases that test the derivative at derived samples."""
         return self._of_check("derived") if self.of != "second derivative" else []
 
     def _of_check(self, name: str) -> list[Case]:
@@ -121,7 +121,7 @@ class Target:
 
     @cached_property
     def own(self) -> list[tuple[Context, Sample]]:
-        """The written samples, each in the first dtype that it is meant for."""
+        """The written samples, each with the context of the first case that runs it."""
         own: dict[str, tuple[Context, Sample]] = {}
         for case in self.looks:
             context = self.session.context(case, samples_to_run(case))
@@ -130,20 +130,20 @@ class Target:
         return list(own.values())
 
     def written(self) -> Iterator[Attempt]:
-        """Yield calls at the written samples that are judged."""
+        """Yield calls at the written samples, except for those that an expectation (`expect`) is about."""
         for context, sample in self.own:
             if not any(is_about(expect, sample.name) for expect in context.case.expectations):
                 yield attempt(context, sample, sample)
 
     def derived(self, wanted: Collection[Condition], *, thorough: bool) -> Iterator[Attempt]:
-        """Yield calls at samples derived from the written ones that may meet some conditions."""
+        """Yield calls at samples derived from the written ones, varied in the ways that may meet some conditions."""
         ways = {way for condition in wanted for way in condition.ways}
         for context, sample in self.own:
             yield from (tried for _, tried in attempts(context, sample, thorough, ways))
 
 
 def measure(target: Target) -> Measured:
-    """Return which conditions are met by the samples of an operator, those derived from them among them."""
+    """Return which conditions the samples of an operator meet, including derived samples."""
     if not target.looks:
         return Measured(target.operator.id, ())
     met = _meeting(target, target.conditions, target.written(), lambda _: True)
@@ -166,7 +166,7 @@ def _without(conditions: Iterable[Condition], met: Collection[Condition]) -> lis
 def _meeting(
     target: Target, wanted: Collection[Condition], tried: Iterable[Attempt], counts: Callable[[Attempt], bool]
 ) -> dict[Condition, Sample]:
-    """Return the first sample that meets each condition, and counts. Ends when all are met."""
+    """Return, for each condition, the first sample that meets it and that `counts` accepts. Stops if all are met."""
     met: dict[Condition, Sample] = {}
     for one in tried if wanted else ():
         call = Call.of(one, target.signature)
@@ -184,7 +184,7 @@ def _holds(tried: Attempt) -> bool:
 
 
 def _passes(tried: Attempt) -> bool:
-    """Tell whether the operator, as it is, passes at a sample. Empty ones are not compared, and do."""
+    """Return whether the operator itself passes at a sample. An empty sample, which is not compared, passes."""
     assert tried.subject is not None
     context, sample = tried.subject.context, tried.subject.sample
     check: PerSample = implementation(context.case.kind)
@@ -193,7 +193,11 @@ def _passes(tried: Attempt) -> bool:
 
 
 def _answer(condition: Condition, by: Sample | None, other: Sample | None, target: Target) -> Answer:
-    """Return what became of a condition. by: the sample that meets it; other: one that would, if it counted."""
+    """Return the answer for a condition.
+
+    by: the first sample that meets it, if any.
+    other: a sample that would meet it, but does not count.
+    """
     name, said = condition.name, f"a {target.of} wrong {condition.words} would pass"
     if not condition.checks:
         if by is not None:
@@ -211,6 +215,6 @@ def _answer(condition: Condition, by: Sample | None, other: Sample | None, targe
 
 
 def _written(sample: Sample) -> str:
-    """Return a sample as TOML, with the dtypes that it is meant for."""
+    """Return a sample as TOML, with its dtypes, if it is restricted to some."""
     shown = sample.toml()
     return shown if sample.dtypes is None else f"{shown[:-2]}, dtypes = {render(sample.dtypes)} }}"

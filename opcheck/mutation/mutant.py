@@ -1,4 +1,4 @@
-"""Mutants: an operator whose gradient is wrong under one condition only. To run some shows that measuring is enough."""
+"""Mutants: operators whose gradient is wrong under one condition only. Running some validates the measurement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opcheck.samples.inputs import mapped
 
 
 class _Wrong(torch.autograd.Function):
-    """Returns its input. One of its derivatives is wrong: something is added to it that no projection takes away."""
+    """Returns its input. One derivative is wrong: a ramp is added, which no projection of the derivative removes."""
 
     generate_vmap_rule = True
 
@@ -55,7 +55,7 @@ def _spoiled(derivative: Tensor) -> Tensor:
 def mutant(
     operator: Callable[..., Any], condition: Condition, signature: Keywords, of: Derivative = "gradient"
 ) -> Callable[..., Any]:
-    """Return an operator with the same values, and with a derivative that is wrong where a condition holds."""
+    """Return an operator with the same outputs as `operator`, but a wrong derivative if a condition holds."""
 
     def wrong_at(item: Any) -> Any:
         is_smooth = isinstance(item, Tensor) and (item.is_floating_point() or item.is_complex())
@@ -72,23 +72,23 @@ def mutant(
 
 @dataclass(frozen=True)
 class Proof:
-    """What the checks say of one mutant, as `--json` has it."""
+    """The results of the checks for one mutant, as printed with `--json`."""
 
     operator: str
     condition: str
     met: bool
-    """Whether a sample meets its condition, as measured."""
+    """Whether a sample meets the condition, according to `measure`."""
     noticed: bool
-    """Whether the checks say something else of it than of the operator as it is."""
+    """Whether the checks return other results for the mutant than for the operator itself."""
 
     @property
     def agrees(self) -> bool:
-        """Whether it is noticed exactly if its condition is met."""
+        """Whether the measurement is right: the mutant is noticed if and only if its condition is met."""
         return self.met == self.noticed
 
 
 def drawn(measured: Sequence[Measured], seed: int) -> list[tuple[str, Answer]]:
-    """Return the operators and conditions of all mutants that can be run, in the order of a seed."""
+    """Return the operator id and the answer for each mutant that can be run, in random order."""
     pool = [
         (one.operator, answer)
         for one in measured
@@ -99,9 +99,9 @@ def drawn(measured: Sequence[Measured], seed: int) -> list[tuple[str, Answer]]:
 
 
 def prove(target: Target, answer: Answer) -> Proof | None:
-    """Run a mutant by the checks that look at gradients. Return None if the operator does not pass as it is.
+    """Run the checks of the derivative on a mutant.
 
-    Nor is there a mutant of a module, which is no function that can be wrapped.
+    Return None if the operator itself does not pass, or if it is a module, which is not a function to wrap.
     """
     if target.operator.spec.module is not None:
         return None
@@ -113,9 +113,9 @@ def prove(target: Target, answer: Answer) -> Proof | None:
 
 
 def said(target: Target, condition: Condition | None) -> list[tuple[bool, int]]:
-    """Return what the checks say of a mutant: of each verdict whether it passes, and how many notes it has.
+    """Run the checks on a mutant. Return, for each verdict, whether it passes, and its number of notes.
 
-    condition: when its derivative is wrong; None: the operator as it is.
+    condition: the condition under which the derivative is wrong; None: the operator itself.
     """
     verdicts = []
     for case in (*target.looks, *target.further):

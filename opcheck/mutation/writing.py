@@ -1,4 +1,4 @@
-"""Adds samples to a spec file, whose comments and layout stay."""
+"""Adds samples to a spec file. Its comments and layout are preserved."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from opcheck.spec.render import render
 
 
 def with_samples(text: str, operator: Operator, samples: Sequence[str]) -> str:
-    """Return the text of the spec file of an operator with further samples of it, each an inline table.
+    """Return the text of a spec file with samples added to an operator.
 
-    An operator that has the samples of its defaults gets copies of those: its own replace them.
+    If the operator inherits its samples from the defaults, these are copied first, since its own samples replace them.
+
+    samples: inline tables.
     """
     positions = Positions(text)
     place = operator.entry.place(("samples",))
@@ -38,7 +40,7 @@ def _with_copies(text: str, operator: Operator, samples: Sequence[str], position
 
 
 def _with_tables(text: str, span: Span, samples: Sequence[str]) -> str:
-    """Add `[[operator.samples]]` tables after the last one, whose header it repeats."""
+    """Add `[[operator.samples]]` tables after the last one, with the same header."""
     indent, header = _indent(text, span.start), text[span.start : text.index("\n", span.start)].split("#")[0].rstrip()
     at = _line_end(text, span.end)
     tables = [f"\n\n{indent}{header}" + "".join(f"\n{indent}{line}" for line in _lines(sample)) for sample in samples]
@@ -46,12 +48,12 @@ def _with_tables(text: str, span: Span, samples: Sequence[str]) -> str:
 
 
 def _lines(sample: str) -> list[str]:
-    """Return the keys of an inline table on lines of their own."""
+    """Return the keys and values of an inline table, one pair per line."""
     return [f"{key} = {render(value)}" for key, value in tomli.loads(f"value = {sample}")["value"].items()]
 
 
 def _with_elements(text: str, span: Span, samples: Sequence[str]) -> str:
-    """Add elements after the last one of an array: on lines of their own if it is on its own, with its comment."""
+    """Add elements at the end of an array: on separate lines, after any comment, unless the array ends on this line."""
     after = text[span.end :]
     comma = "" if after.lstrip().startswith(",") else ","
     end = _line_end(text, span.end)
@@ -74,7 +76,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def write(operators: Sequence[tuple[Operator, Sequence[str]]]) -> list[Path]:
-    """Add samples to the files of their operators. Return the files."""
+    """Add samples to the spec files of their operators. Return the paths of the files."""
     by_file: dict[Path, list[tuple[Operator, Sequence[str]]]] = {}
     for operator, samples in operators:
         by_file.setdefault(Path(operator.document.file), []).append((operator, samples))
@@ -83,6 +85,6 @@ def write(operators: Sequence[tuple[Operator, Sequence[str]]]) -> list[Path]:
         ends = "\r\n" if text.count("\r\n") == text.count("\n") else "\n"
         text = text.replace(ends, "\n")
         for operator, samples in sorted(several, key=lambda one: one[0].index, reverse=True):
-            text = with_samples(text, operator, samples)  # from the end, so that positions above stay
+            text = with_samples(text, operator, samples)  # from the end, so that earlier positions stay valid
         path.write_bytes(text.replace("\n", ends).encode("utf-8"))
     return list(by_file)

@@ -1,1 +1,1 @@
-"""Turns a sample of a spec into tensors on a device, and the operator into the function that is tested."""
+"""Converts a sample of a spec to tensors on a device, and the operator to the function under test."""

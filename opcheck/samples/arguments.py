@@ -1,4 +1,4 @@
-"""The parameters of an operator: their names and defaults, by its schema or its signature."""
+"""The parameters of an operator: their names and defaults, from its schema or its signature."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
 
 
 def defaults_of(operator: Callable[..., Any], path: str) -> dict[str, Any]:
-    """Return the defaults of an operator's parameters that can be passed by name, and have one."""
+    """Return the default values of an operator's parameters that can be passed by name."""
     schema = schema_of(operator, path)
     if schema is not None:
         return {one.name: one.default_value for one in schema.arguments if one.has_default_value()}
@@ -37,8 +37,11 @@ def defaults_of(operator: Callable[..., Any], path: str) -> dict[str, Any]:
 
 
 def schema_of(operator: Callable[..., Any], path: str) -> Any:
-    """Return the schema of an operator in torch's dispatcher; None if it has none, or is a function in Python."""
-    operator = getattr(operator, "_opoverload", operator)  # that of torch.library.custom_op
+    """Return the schema of an operator in torch's dispatcher; None for a Python function, or if there is no schema.
+
+    A built-in function has the schema of the ATen operator of the same name.
+    """
+    operator = getattr(operator, "_opoverload", operator)  # the overload of a torch.library.custom_op
     if isinstance(operator, torch._ops.OpOverloadPacket):
         operator = getattr(operator, next(iter(operator._overload_names)))
     schema = getattr(operator, "_schema", None)
@@ -56,22 +59,22 @@ KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ON
 
 
 def parameters(operator: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters that a caller passes. Raises TypeError or ValueError if there is no Python signature."""
+    """Return the parameters of a callable. Raises TypeError or ValueError if it has no Python signature."""
     owner = getattr(operator, "__self__", None)
     if not is_function(owner):
         return list(inspect.signature(operator).parameters.values())
-    # apply takes what forward takes, but for ctx where that is its business
+    # apply takes the arguments of forward, except ctx, which forward has only if setup_context is not defined
     own = list(inspect.signature(owner.forward).parameters.values())
     return own[1:] if owner.setup_context is torch.autograd.Function.setup_context else own
 
 
 def is_function(owner: Any) -> TypeGuard[type[torch.autograd.Function]]:
-    """Tell whether the owner of a method is an autograd.Function, so that the method is `apply`."""
+    """Return whether the owner of a method is an autograd.Function, so that the method is `apply`."""
     return isinstance(owner, type) and issubclass(owner, torch.autograd.Function)
 
 
 def takes_out(operator: Callable[..., Any]) -> bool:
-    """Tell whether an operator has `out=`, by its schema or signature. What torch has built in without one may."""
+    """Return whether an operator takes `out=`, by its schema or signature. Built-ins without a signature may."""
     operator = getattr(operator, "_opoverload", operator)
     if isinstance(operator, torch._ops.OpOverload):
         return _has_out(operator)
@@ -81,7 +84,7 @@ def takes_out(operator: Callable[..., Any]) -> bool:
         return any(one.name == "out" and one.kind is not one.POSITIONAL_ONLY for one in parameters(operator))
     except TypeError:
         return False
-    except ValueError:  # of C code
+    except ValueError:  # a function in C without a signature
         return True
 
 
@@ -90,9 +93,9 @@ def _has_out(overload: torch._ops.OpOverload) -> bool:
 
 
 def argument_label(path: Sequence[int | str], names: Sequence[str]) -> str:
-    """Return what to call the argument at a path such as ("args", 0, 2), as in `tensors[2]`.
+    """Return the label of the argument at a path, such as `tensors[2]` for ("args", 0, 2).
 
-    names: those of the positional parameters, as far as they are known.
+    names: the names of the positional parameters, as far as they are known.
     """
     at, *inside = path[1:]
     name = at if isinstance(at, str) else names[at] if at < len(names) else f"argument {at}"

@@ -1,4 +1,4 @@
-"""Lets the checks of one operator share inputs, instead of making them anew for each check."""
+"""Caches inputs and intermediate results that the checks of one operator share."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 
 class Memo:
-    """What is made once, on first use."""
+    """A cache of results, each computed at its first use."""
 
     def __init__(self) -> None:
         self._made: dict[Hashable, tuple[Any, bool]] = {}
-        """What was made, and whether making it has turned gradients off."""
+        """The result for each key, and whether computing it has disabled gradients."""
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returns, calling it once for a key. Passes on its exceptions.
+        """Return the result of `make`, which is called once for each key. Passes on its exceptions.
 
-        It is made with gradients enabled. If making it disables them, as an operator may, they are disabled whenever it
-        is returned, so that each check sees that.
+        `make` is called with gradients enabled. If it disables them, as a faulty operator may, they are disabled
+        whenever the cached result is returned, too, so that each check notices.
         """
         if key not in self._made:
             before = torch.is_grad_enabled()
@@ -48,11 +48,11 @@ class Memo:
 class _Entry:
     inputs: Inputs
     watched: Sequence[Watched]
-    """The tensors as they were when they were made."""
+    """The tensors of the inputs, with the values that they were created with."""
     memo: Memo
 
     def is_unchanged(self) -> bool:
-        """Tell whether the inputs are still as they were made: nothing has written to them."""
+        """Return whether the inputs are as they were created, so that they can be used again."""
         try:
             return not any(one.change() for one in self.watched)
         except RuntimeError:  # torch cannot compare tensors of some dtypes
@@ -60,9 +60,9 @@ class _Entry:
 
 
 class Cache:
-    """Holds what the cases of one group share. When another group begins, it is emptied.
+    """Caches inputs and results for the cases of one group. A call for another group empties the cache.
 
-    A group is a tuple of what the cases must have in common. Groups are compared by `==`.
+    A group is a tuple of everything that its cases have in common. Groups are compared by `==`.
     """
 
     def __init__(self) -> None:
@@ -71,15 +71,16 @@ class Cache:
         self._entries: dict[str, _Entry] = {}
 
     def memo(self, group: tuple[object, ...]) -> Memo:
-        """Return what the checks of a group share, whatever the sample."""
+        """Return the cache for results of a group that do not depend on the sample."""
         if group != self._group:
             self._group, self._entries, self._memo = group, {}, Memo()
         return self._memo
 
     def inputs(self, group: tuple[object, ...], name: str, make: Callable[[], Inputs]) -> tuple[Inputs, Memo]:
-        """Return the inputs of the sample `name`, and what the checks share that is about them.
+        """Return the inputs of the sample `name`, and the cache for results that depend on these inputs.
 
-        They are the last ones if nothing has changed them, else new ones.
+        Cached inputs are returned if nothing has changed them; else `make` creates new ones. Inputs are not cached if
+        they have `grad_outputs`, or a tensor of a layout that `components` does not support.
         """
         self.memo(group)
         entry = self._entries.pop(name, None)

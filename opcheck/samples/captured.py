@@ -1,6 +1,6 @@
-"""Finds the tensors that a callable holds: in its closure, its defaults, its attributes, the arguments of a partial.
+"""Finds the tensors that a callable holds: in its closure, defaults and attributes, and in the arguments of a partial.
 
-Of a module that it holds, these are the parameters, the buffers, and tensors that are plain attributes.
+If it holds a module, these are the module's parameters, buffers, and tensors that are plain attributes.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from torch.nn import Module
 from opcheck.samples.modules import ModuleCall, state_of
 
 MOST = 1000
-"""How many items of a container are looked at."""
+"""The maximum number of items of a container that are searched."""
 
 _TABLES = ("_parameters", "_buffers", "_modules")
-"""Where a module keeps what is registered."""
+"""The attributes in which a module keeps registered parameters, buffers and modules."""
 
 
 def module_call(module: Module) -> ModuleCall:
-    """Return a module as a function. What it holds unregistered is looked up now: calls may keep parameters there."""
+    """Return a module as a function. List its unregistered tensors now: a call may store parameters in attributes."""
     return ModuleCall(module, tuple(_plain("the attribute ", module)))
 
 
 def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors that a callable reads without being given them, with a name for each.
+    """Yield the tensors that a callable may read although they are not its arguments, each with a description.
 
-    Of globals, those that a function names. Parameters and buffers of a `ModuleCall` are given to it.
+    These include the globals that a function's code names. They exclude the parameters and buffers of a `ModuleCall`,
+    which are arguments.
     """
     if isinstance(operator, ModuleCall):
         yield from operator.plain
@@ -55,7 +56,7 @@ def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def _tensors(kind: str, items: Iterable[tuple[Any, Any]], *, deeper: bool = True) -> Iterator[tuple[str, Tensor]]:
-    """Yield tensors, and those in containers: one level, at most `MOST` items. They may contain themselves."""
+    """Yield tensors, and tensors in containers: one level, since containers may be cyclic, and at most `MOST` items."""
     for name, item in items:
         if isinstance(item, Tensor):
             yield f"{kind}{name}", item
@@ -67,14 +68,14 @@ def _tensors(kind: str, items: Iterable[tuple[Any, Any]], *, deeper: bool = True
 
 
 def _of_module(prefix: str, module: Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of a module and of all modules inside it."""
+    """Yield the tensors of a module and of all its submodules."""
     for name, tensor in state_of(module).items():
         yield prefix + name, tensor
     yield from _plain(prefix, module)
 
 
 def _plain(prefix: str, module: Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors that are neither parameters nor buffers, on their own or in tuples, lists and dicts."""
+    """Yield a module's tensors that are neither parameters nor buffers: attributes, and items of containers."""
     registered = set(map(id, state_of(module).values()))
     for path, part in module.named_modules():
         items = ((name, item) for name, item in vars(part).items() if name not in _TABLES)

@@ -1,4 +1,4 @@
-"""The keywords of an operator, and which of their values lead to other code, as annotations and its code tell."""
+"""Finds the keywords of an operator, and the values that select its code paths, from annotations and source code."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from opcheck.spec.render import render
 from opcheck.spec.values import NoneValue, TupleValue
 
 DEPTH = 3
-"""How many calls a keyword is followed through, as from a function to `forward` of an autograd.Function."""
+"""The number of nested calls through which a keyword is followed, as from a function into an autograd.Function."""
 OTHER = "another"
-"""A word that code compares nothing with: it leads to `else`, where the operator does not refuse it."""
+"""A string that no code compares with. It selects the `else` branch, unless the operator rejects it."""
 SEVERAL = (0, 1)
-"""Dims for a keyword that may be one dim or several."""
+"""The dims to pass to a keyword that takes one dim or several."""
 SEQUENCES = ("tuple", "list", "Sequence", "Iterable")
 Value = str | float | tuple[int, int] | NoneValue
 EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
@@ -31,9 +31,10 @@ EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
 def keywords_of(
     function: Callable[..., Any], path: str, passed: Iterable[Mapping[str, Any]], positional: int = 0
 ) -> Keywords:
-    """Return the keywords of a function, with values that lead to other code of it, and those that some calls pass.
+    """Return the keywords of a function, with the values that select its code paths, and the values that calls pass.
 
-    positional: how many of its arguments are passed by position.
+    passed: the keyword arguments of some calls.
+    positional: the number of arguments that are passed by position. They are left out.
     """
     listed = {name: {render(value): value for value in own} for name, own in choices_of(function).items()}
     for kwargs in passed:
@@ -50,14 +51,17 @@ def keywords_of(
 
 
 def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
-    """Return values that lead to other code, by keyword.
+    """Return the values that select code paths, by keyword.
 
-    They are those that an annotation lists (`Literal`), numbers where the default is None (`Optional[float]`), two dims
-    where an annotation or code takes several (`int | tuple[int, ...]`, `isinstance(dim, tuple)`), and the words and
-    numbers that code compares a keyword with, as in `if reduction == "mean"` and `momentum is None`, or looks up, as in
-    `TABLE[approximate]`: the operator's own code, that of functions which it passes the keyword on to, and of an
-    autograd.Function all stages. Those of a class are of its constructor; its code may compare an attribute of the same
-    name. Code that cannot be read has none.
+    - The values that an annotation lists (`Literal`).
+    - Numbers, if the default is None (`Optional[float]`).
+    - Two dims, if an annotation or the code admits several (`int | tuple[int, ...]`, `isinstance(dim, tuple)`).
+    - The constants that the code compares a keyword with, as in `if reduction == "mean"` and `momentum is None`.
+    - The keys of a dict that the code looks a keyword up in, as in `TABLE[approximate]`.
+
+    The code is that of the operator, of functions that the keyword is passed on to, and of forward, backward, jvp and
+    vmap of an autograd.Function. For a class, it is that of the constructor, which may also use `self.keyword`. Source
+    that is not available yields no values.
     """
     try:
         function = _in_python(operator)
@@ -71,7 +75,7 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     without = {one.name for one in keywords if one.default is None}
     for name, value in _in_all_stages(operator, optional, DEPTH) if optional else ():
         if value == NONE and name in without:
-            continue  # its default
+            continue  # the default
         others = [OTHER] if isinstance(value, str) and name not in listed else []
         choices[name].update(dict.fromkeys([value, *others]))
     several = TupleValue(tuple=[*SEVERAL])
@@ -81,7 +85,7 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
 
 
 def _by_annotation(one: inspect.Parameter) -> list[Any]:
-    """Return the values of a keyword that its annotation suggests, besides its default."""
+    """Return the values of a keyword that its annotation implies, besides the default."""
     if get_origin(one.annotation) is Literal:
         return [*get_args(one.annotation)]
     values: list[Any] = _instead_of_none(one.name, one.annotation) if one.default is None else []
@@ -89,7 +93,7 @@ def _by_annotation(one: inspect.Parameter) -> list[Any]:
 
 
 def _instead_of_none(name: str, annotation: Any) -> list[float]:
-    """Return numbers that a keyword may have whose default is None: those of its annotation, of a dim the first one."""
+    """Return numbers to pass to a keyword whose default is None, by its annotation; for a dim, 0."""
     kinds = get_args(annotation)
     if int in kinds or (is_dim(name) and not kinds):
         return [0 if is_dim(name) else 2]
@@ -97,7 +101,7 @@ def _instead_of_none(name: str, annotation: Any) -> list[float]:
 
 
 def _takes_several(annotation: Any) -> bool:
-    """Tell whether an annotation admits a sequence, alone or among others."""
+    """Return whether an annotation is a sequence type, or a union with one."""
     kinds = (annotation, *get_args(annotation))
     return any(getattr(get_origin(kind) or kind, "__name__", "") in SEQUENCES for kind in kinds)
 
@@ -105,7 +109,7 @@ def _takes_several(annotation: Any) -> bool:
 def _in_all_stages(
     operator: Callable[..., Any], keywords: Mapping[str, str], depth: int
 ) -> Iterator[tuple[str, Value]]:
-    """Yield the same as `_compared`: of an autograd.Function, also of what its stages do with `ctx.reduction`."""
+    """Yield the pairs of `_compared`; for an autograd.Function also those of backward, jvp and vmap (`ctx.p`)."""
     yield from _compared(_in_python(operator), keywords, depth)
     owner = getattr(operator, "__self__", None)
     if is_function(owner):
@@ -117,9 +121,9 @@ def _in_all_stages(
 
 
 def _renamed(function: Callable[..., Any], keywords: Mapping[str, str], inputs: Sequence[str] = ()) -> dict[str, str]:
-    """Return keywords by all names that code gives them, as in `ctx.p = p`.
+    """Return the keywords by all names that the code of a function assigns them to, as in `ctx.p = p`.
 
-    inputs: the names of what `inputs` consists of, as in `x, ctx.p = inputs`.
+    inputs: the names of the elements of a variable `inputs`, as in `x, ctx.p = inputs`.
     """
     names = dict(keywords)
     for node in _nodes(getattr(function, "__code__", function)):
@@ -134,9 +138,9 @@ def _renamed(function: Callable[..., Any], keywords: Mapping[str, str], inputs: 
 
 
 def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: int) -> Iterator[tuple[str, Value]]:
-    """Yield the keywords that code compares with a word or a number, each with that.
+    """Yield each keyword that the code of a function compares with a constant, and the constant.
 
-    keywords: those of the operator, by the parameter of the function that has their value.
+    keywords: the operator's keywords, by the name of the parameter of `function` that holds their value.
     """
     keywords = _renamed(function, keywords)
     for node in _nodes(getattr(function, "__code__", function)):
@@ -156,7 +160,7 @@ def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: 
 
 @lru_cache(maxsize=256)
 def _nodes(code: Any) -> tuple[ast.AST, ...]:
-    """Return what the source of some code consists of; nothing if it is in another language, or cannot be read."""
+    """Return all syntax nodes of the source of a code object; an empty tuple if there is no Python source."""
     try:
         return tuple(ast.walk(ast.parse(dedent(inspect.getsource(code)))))
     except (OSError, TypeError, SyntaxError):
@@ -172,7 +176,7 @@ def _with_constants(
 
 
 def _kinds(call: ast.Call, keywords: Mapping[str, str]) -> Iterator[tuple[str, Value]]:
-    """Yield two dims for a keyword that means a dim, where code asks by `isinstance` whether it is one or several."""
+    """Yield two dims for a keyword that is a dim, if `isinstance` is called to distinguish one dim from several."""
     if _value_of(call.func) != "isinstance" or len(call.args) != 2:
         return
     name = _value_of(call.args[0])
@@ -182,18 +186,18 @@ def _kinds(call: ast.Call, keywords: Mapping[str, str]) -> Iterator[tuple[str, V
 
 
 def _value_of(node: ast.expr) -> str:
-    """Return the name of the variable, or of the attribute of `self` or `ctx`, that an expression is, or no text."""
+    """Return the name of a variable, or of an attribute of `self` or `ctx`; an empty string for other expressions."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "ctx"):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def _constants(node: ast.expr) -> Iterator[str | float | NoneValue]:
-    """Yield the words and numbers that an expression is, or lists, and None."""
+    """Yield the strings and numbers, and None, that an expression is, or that it lists."""
     for part in node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]:
         try:
             value = ast.literal_eval(part)
-        except (TypeError, ValueError):  # no constant
+        except (TypeError, ValueError):  # not a constant
             continue
         if value is None or isinstance(value, (str, int, float)):
             yield NONE if value is None else value
@@ -202,7 +206,7 @@ def _constants(node: ast.expr) -> Iterator[str | float | NoneValue]:
 def _passed_on(
     function: Callable[..., Any], call: ast.Call, keywords: Mapping[str, str], depth: int
 ) -> Iterator[tuple[str, Value]]:
-    """Yield what the code of a function that is called compares keywords with that it is passed."""
+    """Yield the pairs of `_compared` for a function that is called with some of the keywords."""
     passed = {_value_of(part) for part in (*call.args, *(one.value for one in call.keywords))}
     if not passed & keywords.keys() or any(isinstance(part, ast.Starred) for part in call.args):
         return
@@ -210,14 +214,14 @@ def _passed_on(
         called = _named(call.func, vars(sys.modules[function.__module__]))
         signature = inspect.Signature(parameters(called))
         bound = signature.bind_partial(*call.args, **{one.arg: one.value for one in call.keywords if one.arg})
-    except Exception:  # it is no name of the module, or of something without a signature
+    except Exception:  # not a name in the module, or no signature
         return
     names = {name: _value_of(part) for name, part in bound.arguments.items() if isinstance(part, ast.expr)}
     yield from _in_all_stages(called, {name: keywords[of] for name, of in names.items() if of in keywords}, depth)
 
 
 def _global(function: Callable[..., Any], node: ast.expr) -> Mapping[Any, Any]:
-    """Return the table that a dotted name stands for; an empty one if it is no table of the module."""
+    """Return the dict that a dotted name refers to in the module of a function; an empty dict if there is none."""
     try:
         table = _named(node, vars(sys.modules[function.__module__]))
     except (AttributeError, KeyError):
@@ -226,7 +230,7 @@ def _global(function: Callable[..., Any], node: ast.expr) -> Mapping[Any, Any]:
 
 
 def _named(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return what a dotted name stands for. Raises KeyError or AttributeError if it stands for nothing there."""
+    """Return the object that a dotted name refers to. Raises KeyError or AttributeError if there is none."""
     if isinstance(node, ast.Attribute):
         return getattr(_named(node.value, names), node.attr)
     if isinstance(node, ast.Name):
@@ -235,7 +239,7 @@ def _named(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def _in_python(operator: Callable[..., Any]) -> Any:
-    """Return what says in Python what an operator takes: `forward` of a module, and of an autograd.Function."""
+    """Return the Python function to read: `forward` of a module or an autograd.Function, else the operator."""
     if isinstance(operator, ModuleCall):
         return operator.module.forward
     owner = getattr(operator, "__self__", None)

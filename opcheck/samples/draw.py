@@ -12,16 +12,16 @@ from torch.testing import make_tensor
 from opcheck.spec.recipe import Tensor
 
 MARGIN = 0.1
-"""The least distance of values from excluded points, far above the step of any finite difference."""
+"""The minimum distance of values from excluded points, far above the step of any finite difference."""
 
 SPREAD = 2.0
 """The default bounds are -SPREAD and SPREAD: large enough for every regime, small enough for exp and tan."""
 
 WHOLE = 10
-"""The same for integers."""
+"""The default bounds of integers are -WHOLE (included) and WHOLE (excluded)."""
 
 GAP = 0.1
-"""The least distance between `distinct` values, in units of their mean distance."""
+"""The minimum distance between `distinct` values, as a fraction of their mean distance."""
 
 EXACT = 2**53
 """Integers up to this are exact in double precision."""
@@ -29,16 +29,16 @@ EXACT = 2**53
 TRIES = 1000
 
 FULL = 4
-"""How many numbers cannot be distinct, times the distance from 1 to the next one: half of them lie between the largest
-power of 2 and the next, or their negatives, where a dtype has two over that distance."""
+"""At most FULL / eps values can be distinct, with eps as in `torch.finfo`: half of the values between -2^k and 2^k have
+a magnitude above 2^(k-1), where a dtype has only 2 / eps numbers."""
 
 
 def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Return a CPU tensor of the given shape and dtype, with values as in the recipe.
 
     Random numbers come from torch's global generator, which the caller seeds. Values too close to an excluded point
-    (for integers: equal to it), or to each other if they must be distinct, are drawn again. Raises ValueError if no
-    values satisfy the recipe.
+    (for integers: equal to it), or to each other if they must be distinct, are redrawn. Raises ValueError if no values
+    that satisfy the recipe are found.
     """
     if recipe.values is not None:
         # Integers wrap around if the dtype is too small.
@@ -77,7 +77,7 @@ def _uniform(
 
 
 def _normal(mean: float, std: float, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Return normal values, drawn in double precision. The variance of complex ones is that of |z|."""
+    """Return normal values, drawn in double precision. For complex dtypes, std^2 is the mean of |z - mean|^2."""
     values = mean + std * torch.randn(shape, dtype=torch.complex128 if dtype.is_complex else torch.float64)
     if not _is_number(dtype):
         limits = torch.iinfo(dtype)
@@ -90,7 +90,7 @@ def _is_number(dtype: torch.dtype) -> bool:
 
 
 def _bounds(recipe: Tensor, dtype: torch.dtype) -> tuple[float, float]:
-    """Return the bounds. A missing bound is the default, shifted if it meets the other."""
+    """Return the lower and the upper bound. A missing one is the default, moved if it is too close to the given one."""
     edge = SPREAD if _is_number(dtype) else WHOLE
     low, high = recipe.low, recipe.high
     if recipe.normal:
@@ -99,21 +99,21 @@ def _bounds(recipe: Tensor, dtype: torch.dtype) -> tuple[float, float]:
     if low is None and recipe.dtype == "integer":
         low = 0.0 if high is None or high > 0 else high - edge
     if low is None and recipe.dtype is not None and not _is_number(dtype) and high is not None and high > 0:
-        low = 0.0  # as torch.randint draws indices and sizes
+        low = 0.0  # integers are often indices and sizes
     if low is None:
         low = -edge if high is None or high > -edge / 2 else high - 2 * edge
     if high is None:
         high = edge if low < edge / 2 else low + 2 * edge
     if _is_number(dtype):
         return low, high
-    # Integers within the bounds and the dtype. If the bounds contain none, the next integer above.
+    # Clip to the range of the dtype. If there is no integer between the bounds, take the next one above.
     limits = torch.iinfo(dtype)
     first = min(max(ceil(low), limits.min), limits.max)
     return first, min(max(ceil(high), first + 1), limits.max + 1)
 
 
 def _points(recipe: Tensor, low: float, high: float, dtype: torch.dtype) -> tuple[float, ...]:
-    """Return the points to avoid: none if no integer would be left."""
+    """Return the points to avoid; no points if they exclude all integers between the bounds."""
     if recipe.exclude is None:
         return ()
     points = recipe.exclude if isinstance(recipe.exclude, tuple) else (recipe.exclude,)
@@ -139,7 +139,7 @@ def _crowded(values: torch.Tensor, gap: float) -> torch.Tensor:
 def _different(
     shape: tuple[int, ...], dtype: torch.dtype, low: int, high: int, points: Sequence[float]
 ) -> torch.Tensor:
-    """Return distinct integers. They exceed the upper bound if there are too few below it."""
+    """Return distinct integers. Some exceed the upper bound if there are too few below it."""
     count = torch.Size(shape).numel()
     choices = [number for number in range(low, min(high, low + 10 * count)) if number not in points]
     choices += range(high, high + count - len(choices))

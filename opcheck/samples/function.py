@@ -1,4 +1,4 @@
-"""The function that is tested: an operator with a sample, as a function of the leaves only."""
+"""The function under test: an operator with a sample, as a function of the leaves only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opcheck.samples.surrogate import Held, expect_alike
 from opcheck.spec.claims import Outputs
 
 
-@dataclass(frozen=True, repr=False)  # torch.func uses the repr on each call, and printing tensors is slow
+@dataclass(frozen=True, repr=False)  # torch.func computes the repr for each call, and that of tensors is slow
 class TestedFunction:
     """The function to differentiate, from leaves to output tensors.
 
@@ -27,7 +27,7 @@ class TestedFunction:
     outputs to test as a tuple. In-place operators work on a clone. Random operators start from the same seed.
     """
 
-    __test__ = False  # pytest must not collect it for its name
+    __test__ = False  # keeps pytest from collecting the class, whose name begins with Test
 
     operator: Callable[..., Any]
     inputs: Inputs
@@ -36,14 +36,14 @@ class TestedFunction:
     seed: int | None = None
     masked: bool = False
     device: Device = CPU
-    """Whose random generator is seeded."""
+    """The device whose random generator is seeded."""
     stands_in: Callable[..., Any] | None = None
-    """What the spec names as surrogate: its derivative is what the gradient should be."""
+    """The surrogate that the spec names: the gradient should be its derivative."""
     constant: bool = False
-    """Whether the gradient should be zero, wherever the values move."""
+    """Whether the gradient should be zero, although the values depend on the inputs."""
 
     def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
-        """Return the outputs to test for leaves with the shapes and dtypes of the sample."""
+        """Return the outputs to test, for leaves with the shapes and dtypes of the sample."""
         return self.tested(self.result(*leaves))
 
     def tested(self, result: Any) -> tuple[Tensor, ...]:
@@ -61,7 +61,7 @@ class TestedFunction:
     def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of the operator for arguments, as `Inputs.fill` returns them.
 
-        Raises TypeError where it returns NotImplemented, as the methods of Python's operators refuse arguments.
+        Raises TypeError if the operator returns NotImplemented, as methods such as `__add__` do to reject arguments.
         """
         in_place = self.inplace and bool(args)
         if in_place:
@@ -80,10 +80,10 @@ class TestedFunction:
 
     @cached_property
     def surrogate(self) -> Callable[..., tuple[Tensor, ...]] | None:
-        """The function that differences are taken of in place of this one; None: there is none.
+        """The function to compute finite differences of, in place of this one; None if there is none.
 
-        What it detaches is held constant, as at the sample. Raises Unlike if its outputs are not like those of the
-        operator, and passes on its exceptions.
+        Tensors that the surrogate detaches are constants, with their values at the sample. Raises Unlike if its outputs
+        differ from those of the operator in number, shapes or dtypes. Passes on its exceptions.
         """
         if self.constant:
             with torch.no_grad():
@@ -99,20 +99,22 @@ class TestedFunction:
         return other
 
     def reseed(self, elsewhere: int = 0) -> None:
-        """Reset the random generator, if the operator is random; elsewhere: by how much another seed differs.
+        """Seed the random generator, if the operator is random, and draw a number.
 
-        A number is drawn first: what the operator itself seeds alike draws others.
+        Because of that draw, an operator that sets the same seed itself gets other numbers.
+
+        elsewhere: number to add to the seed.
         """
         if self.seed is not None:
             self.device.seed(self.seed + elsewhere)
-            with suppress(NotImplementedError):  # of a device that draws numbers in its own way
+            with suppress(NotImplementedError):  # by a device whose torch backend cannot draw numbers
                 torch.rand((), device=self.device.string)
 
 
 def with_own_first(
     args: tuple[Any, ...], kwargs: dict[str, Any], copy: Callable[[Tensor], Tensor] = writable
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments for an in-place operator: the tensors of the first one are copies, wherever they occur."""
+    """Return arguments for an in-place operator: tensors in the first argument are copied, wherever they occur."""
     copies = {id(part): copy(part) for part in parts(args[0]) if isinstance(part, Tensor)}
 
     def copied(part: Any) -> Any:

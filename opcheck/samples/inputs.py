@@ -1,4 +1,4 @@
-"""The arguments of one sample: the leaves to differentiate with respect to, and all other arguments."""
+"""The arguments of a sample: the leaves to differentiate with respect to, and all other arguments."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ class Slot:
 
     index: int
     path: tuple[int | str, ...]
-    """Its path, such as ("args", 0) or ("kwargs", "weight"), followed by positions in lists."""
+    """The path of the argument, such as ("args", 0) or ("kwargs", "weight"), followed by positions in containers."""
     through: Callable[[Tensor], Tensor]
     """The map from the leaf to the value that is passed to the operator."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """An object with tensors in it. It is made anew for each call, of the leaves of that call."""
+    """An object that contains tensors. It is constructed anew for each call, from the leaves of the call."""
 
     make: Callable[..., Any]
     args: list[Any]
     kwargs: dict[str, Any]
 
     def __call__(self) -> Any:
-        """Make the object. Passes on the exceptions of what makes it."""
+        """Return a new object. Passes on the exceptions of `make`."""
         return self.make(*self.args, **self.kwargs)
 
 
 def unchanged(item: Any) -> Any:
-    """Return a part of the arguments, or a leaf, as it is."""
+    """Return the argument unchanged."""
     return item
 
 
@@ -55,11 +55,11 @@ class Inputs:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return args and kwargs, with the given leaves (default: the sample's own) in their slots.
 
-        change: what is applied to all else, as by `mapped`. Default: tensors are copied, so that what a call writes to
-        them, no other call reads; and objects are made.
+        change: function to apply to all other parts, as `mapped` does. Default: copy tensors, so that a call that
+            writes to them does not affect other calls, and construct objects.
         """
         leaves, change = self.leaves if leaves is None else leaves, change or _ready
-        passed = [slot.through(leaves[slot.index]) for slot in self.slots]  # a leaf that is passed twice is one tensor
+        passed = [slot.through(leaves[slot.index]) for slot in self.slots]  # a leaf passed twice is one tensor
 
         def value(item: Any) -> Any:
             return passed[item.index] if isinstance(item, Slot) else change(item)
@@ -67,37 +67,37 @@ class Inputs:
         return mapped(value, self.args), mapped(value, self.kwargs)
 
     def changed(self, change: Callable[[Any], Any]) -> Inputs:
-        """Return the same inputs, with a function applied to each slot, tensor and plain value in the arguments."""
+        """Return inputs with a function applied to each slot, tensor and plain value in the arguments."""
         return replace(self, args=mapped(change, self.args), kwargs=mapped(change, self.kwargs))
 
     def tensors(self) -> Iterator[Tensor]:
-        """Yield the leaves, and the tensors among the arguments that are none."""
+        """Yield the leaves, then the tensors among the arguments that are not leaves."""
         yield from self.leaves
         yield from (part for part in parts([self.args, self.kwargs]) if isinstance(part, Tensor))
 
     def detached(self) -> Inputs:
-        """Return the same inputs, with leaves that do not require grad."""
+        """Return inputs with detached leaves, which do not require grad."""
         return replace(self, leaves=tuple(leaf.detach() for leaf in self.leaves))
 
     def describe(self) -> str:
-        """Return the arguments as text: dtypes, shapes, and strides of non-contiguous tensors."""
+        """Return a description of the arguments: dtypes, shapes, and strides of non-contiguous tensors."""
         args, kwargs = self.fill([leaf.detach() for leaf in self.leaves], unchanged)
         return listed(args, kwargs, describe)
 
 
 def _ready(item: Any) -> Any:
-    """Return a part of the arguments as a call gets it: a copy of a tensor that does not require grad, an object."""
+    """Return a part as passed to a call: a copy of a tensor that does not require grad, the object of a `Made`."""
     if isinstance(item, Tensor) and not item.requires_grad:
         return own(item)
     return item() if isinstance(item, Made) else item
 
 
 def mapped(change: Callable[[Any], Any], item: Any) -> Any:
-    """Return a value with a function applied to what it consists of, in new containers of the same types.
+    """Return a value with a function applied to its parts, in new containers (lists, tuples, dicts) of the same types.
 
-    A `Made` consists of its arguments. The function is applied to them first, and then to a `Made` of the results.
+    For a `Made`, the function is applied to the parts of its arguments, then to a `Made` with the results.
     """
-    if type(item) in (list, tuple):  # a named tuple is an object: see `Made`
+    if type(item) in (list, tuple):  # a named tuple is a single part
         return type(item)([mapped(change, part) for part in item])
     if type(item) is dict:
         return {key: mapped(change, part) for key, part in item.items()}
@@ -107,21 +107,21 @@ def mapped(change: Callable[[Any], Any], item: Any) -> Any:
 
 
 def parts(item: Any) -> list[Any]:
-    """Return what a value consists of, as `mapped` sees it."""
+    """Return the parts of a value to which `mapped` applies a function, in order."""
     seen: list[Any] = []
     mapped(seen.append, item)
     return seen
 
 
 def built(item: Any) -> Any:
-    """Return a value with its objects made. Passes on the exceptions of making them."""
+    """Return a value with the object of each `Made` constructed. Passes on exceptions."""
     return mapped(lambda part: part() if isinstance(part, Made) else part, item)
 
 
 def written(item: Any, leaf: Callable[[Any], str], name: Callable[[Any], str]) -> str:
-    """Return a value as Python code, as far as `mapped` looks into it.
+    """Return Python code for a value.
 
-    leaf: writes all else. name: writes what makes an object.
+    leaf: returns the code for a part, in the sense of `mapped`. name: returns the code for `Made.make`.
     """
 
     def text(part: Any) -> str:
@@ -137,17 +137,17 @@ def written(item: Any, leaf: Callable[[Any], str], name: Callable[[Any], str]) -
 
 
 def listed(args: Iterable[Any], kwargs: Mapping[str, Any], text: Callable[[Any], str]) -> str:
-    """Return arguments as they stand in a call."""
+    """Return the argument list of a call as text, as in `x, dim=0`."""
     return ", ".join([*map(text, args), *(f"{name}={text(value)}" for name, value in kwargs.items())])
 
 
 def describe(value: Any) -> str:
-    """Return a value as text. A tensor is described by its dtype, shape and memory layout."""
+    """Return a description of a value. A tensor is described by its dtype, shape and memory layout."""
     return written(value, _described, lambda make: getattr(make, "__name__", "object"))
 
 
 def _described(value: Any) -> str:
-    if isinstance(value, tuple):  # a named one
+    if isinstance(value, tuple):  # a named tuple
         return describe(tuple(value))
     if not isinstance(value, Tensor):
         return repr(value)

@@ -1,4 +1,4 @@
-"""How a tensor lies in memory: layouts, memory formats, lazy views, and copies that keep them.
+"""Memory of tensors: layouts, memory formats, lazy views, and copies that preserve them.
 
 The functions on strided tensors are differentiable and work under vmap, except `own`.
 """
@@ -14,7 +14,7 @@ from opcheck.strides import MEMORIES, with_gaps
 
 
 def components(tensor: Tensor) -> tuple[Tensor, ...] | None:
-    """Return the strided tensors that a tensor consists of: itself, or indices and values. None: another layout."""
+    """Return the strided tensors that make up a tensor: itself, or indices and values. None for any other layout."""
     if tensor.layout is torch.strided:
         return (tensor,)
     if tensor.layout is torch.sparse_coo:
@@ -27,21 +27,21 @@ def components(tensor: Tensor) -> tuple[Tensor, ...] | None:
 
 
 def equal(one: Tensor, other: Tensor) -> bool:
-    """Tell whether two strided tensors have the same shape and elements: `torch.equal`, which lacks complex32."""
+    """Return whether two strided tensors have the same shape and elements. `torch.equal` does not support complex32."""
     if torch.complex32 in (one.dtype, other.dtype):
         return one.shape == other.shape and bool((one == other).all())
     return torch.equal(one, other)
 
 
 def share_memory(one: Tensor, other: Tensor) -> bool:
-    """Tell whether two tensors have elements in the same storage. Only strided ones are looked at."""
+    """Return whether two strided tensors have elements in the same storage. False for other layouts."""
     if not one.layout is other.layout is torch.strided or not one.numel() or not other.numel():
         return False
     return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 
 
 def in_memory(dense: Tensor, memory: str) -> Tensor:
-    """Return a tensor with the same values in another memory format. `expanded` is a view: see `leaf_of`."""
+    """Return a tensor with the same values in a memory format; contiguous for `expanded`, see `leaf_of`."""
     way = MEMORIES.get(memory)
     return way.make(dense) if way is not None and way.keeps else dense.contiguous()
 
@@ -62,9 +62,9 @@ def negated_view(x: Tensor) -> Tensor:
 
 
 def own(x: Tensor) -> Tensor:
-    """Return a tensor of the same values and strides in memory of its own: a write to it changes no other.
+    """Return a copy with the same strides, so that a write to it changes no other tensor.
 
-    It is a leaf that requires grad if `x` does. Elements that share memory, and lazy views, stay as they are.
+    It is a leaf that requires grad if `x` does. Expanded tensors and lazy views are returned as they are.
     """
     values = x.detach()
     if x.layout is torch.strided and (0 in x.stride() or x.is_conj() or x.is_neg()):
@@ -73,18 +73,18 @@ def own(x: Tensor) -> Tensor:
         copy = values.clone()
     else:
         copy = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(values)
-    return copy.requires_grad_() if x.requires_grad else copy  # which torch.func refuses inside of a transform
+    return copy.requires_grad_() if x.requires_grad else copy  # torch.func transforms reject requires_grad_
 
 
 def unexpanded(x: Tensor) -> Tensor:
-    """Return a view that has one element for all that share memory through `expand`."""
+    """Return a view with size 1 in each expanded dim (stride 0), so that no element occurs twice."""
     return x[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())]
 
 
 def writable(x: Tensor) -> Tensor:
-    """Return a copy that an in-place operator may write to. It has gaps in memory if `x` has.
+    """Return a copy that an in-place operator may write to. It is non-contiguous if `x` is neither dense nor expanded.
 
-    Lazy conjugation and negation are resolved, since derivatives of a write to such a view cannot be batched.
+    Lazy conjugation and negation are resolved, since derivatives of a write to a lazy view cannot be batched.
     """
     if x.layout is not torch.strided:
         return x.clone()
@@ -94,10 +94,10 @@ def writable(x: Tensor) -> Tensor:
 
 
 def in_layout(dense: Tensor, recipe: Recipe) -> Tensor:
-    """Return a dense tensor in the layout of a recipe, which is a sparse one or that of mkldnn.
+    """Return a dense tensor converted to the layout of a recipe, sparse or mkldnn.
 
-    torch's global generator chooses the specified elements. With explicit values or a structure, they are the non-zero
-    elements. Raises ValueError if the shape does not suit the layout.
+    The specified elements of a sparse layout are chosen by torch's global generator; if the recipe has explicit values
+    or a structure, they are the non-zero elements. Raises ValueError if the shape does not suit the layout.
     """
     if recipe.layout == "mkldnn":
         return dense.to_mkldnn()
@@ -118,7 +118,10 @@ def in_layout(dense: Tensor, recipe: Recipe) -> Tensor:
 
 
 def _specified(shape: torch.Size, recipe: Recipe, block: tuple[int, int]) -> Tensor:
-    """Return a mask over the sparse dimensions. Compressed layouts need equally many elements per matrix of a batch."""
+    """Return the mask of the specified elements, of the shape of the sparse dimensions.
+
+    All matrices of a batch have the same mask, since compressed layouts need the same number of elements in each.
+    """
     if recipe.layout == "sparse_coo":
         return _mask(shape.numel(), recipe.nnz).reshape(shape)
     rows, columns = shape[-2] // block[0], shape[-1] // block[1]

@@ -1,4 +1,4 @@
-"""Makes a leaf of a recipe, or of a tensor from Python, with the map from it to what the operator gets."""
+"""Makes leaves from recipes or from given tensors, each with the map from the leaf to the operator's argument."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ Offsets = dict[tuple[int, ...], Tensor]
 
 
 def torch_dtype(name: str | None, case: str) -> torch.dtype:
-    """Return the dtype that a recipe names in a case. `real` and `complex` have the precision of the case."""
+    """Return the dtype that a recipe names; None is the dtype of the case. `real` and `complex` have its precision."""
     own = FOLLOWING[name](case) if name in FOLLOWING else name or case
     dtype: torch.dtype = getattr(torch, own)
     return dtype
 
 
 def leaf_of(recipe: Recipe, case: str, drawn: str, device: str, offsets: Offsets) -> tuple[Tensor, Through]:
-    """Return the leaf of a recipe, and the map from it to the argument of the operator.
+    """Return the leaf of a recipe, and the map from the leaf to the argument of the operator.
 
     case: name of the dtype of the case.
-    drawn: name of the dtype that numbers are drawn in, before they are converted to that of the case.
-    offsets: those of jagged tensors, shared by tensors with the same batch size and longest row.
+    drawn: name of the dtype in which numbers are drawn, before they are converted to the dtype of the case.
+    offsets: the offsets of jagged tensors, by batch size and longest row. New offsets are added to it, so that tensors
+        with the same batch size and longest row share them.
     """
     dtype = torch_dtype(recipe.dtype, case)
     dense = draw(recipe, recipe.sizes, torch_dtype(recipe.dtype, drawn))
@@ -61,7 +62,7 @@ def leaf_of(recipe: Recipe, case: str, drawn: str, device: str, offsets: Offsets
         # Without max_seqlen, torch pads to the sum of all lengths.
         around = partial(torch.nested.nested_tensor_from_jagged, offsets=offsets[rows], max_seqlen=longest)
     conj, neg = recipe.conj and dtype.is_complex, recipe.neg and dtype is not torch.bool
-    # Real numbers that torch negates lazily are those of x.conj().imag, which have gaps between them.
+    # In torch, a real tensor has the negative bit if it is x.conj().imag, which is not contiguous.
     has_gaps = neg and not dtype.is_complex and recipe.memory == "contiguous"
     lay = partial(in_memory, memory="noncontiguous" if has_gaps else recipe.memory)
     expanded = recipe.memory == "expanded" and dense.dim() > 0
@@ -78,11 +79,14 @@ def _viewed(
     lay: Through = unchanged,
     around: Through | None = None,
 ) -> tuple[Tensor, Through]:
-    """Return a leaf with these values, and the map from it to a view of them.
+    """Return a leaf with these values, and the map from the leaf to the argument of the operator.
 
-    shape: that of the view, before `around`. A leaf with other sizes is expanded.
-    conj, neg: whether the view is lazily conjugated or negated. The values are so as well, which cancels out.
-    inside, lay, around: what is applied first; the memory format of what that and cancelling return; what is last.
+    shape: shape of the argument, before `around`. A leaf with another shape is expanded to it.
+    conj, neg: whether the argument has torch's conjugate or negative bit. The map also conjugates or negates
+        physically, so that the values stay the same.
+    inside: map that is applied first.
+    lay: sets the memory format, after `inside` and the physical conjugation and negation.
+    around: map that is applied last.
     """
     steps = (
         inside,
@@ -109,19 +113,19 @@ def _viewed(
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A tensor of the caller, which takes the place of a recipe. It is only ever copied."""
+    """A tensor from the caller, in place of a recipe. The operator only gets copies of it."""
 
     tensor: Tensor
     grad: bool
-    """Whether to differentiate with respect to it, if it has a floating or complex dtype."""
+    """Whether to differentiate with respect to the tensor, if it has a floating or complex dtype."""
     own: str
-    """The dtype of the call that it belongs to."""
+    """The name of the dtype in which the caller calls the operator."""
 
     def dtype_in(self, case: str) -> torch.dtype:
-        """Return its dtype in a case.
+        """Return the dtype of the tensor in a case.
 
-        The dtype of the call becomes that of the case, and so do the real and the complex dtype of the same precision.
-        Any other dtype stays as it is.
+        The dtype of the call becomes the dtype of the case; the real and complex dtypes of the precision of the call
+        become those of the precision of the case. Any other dtype stays as it is.
         """
         name = str(self.tensor.dtype).removeprefix("torch.")
         pairs = {
@@ -133,11 +137,12 @@ class Given:
         return dtype
 
     def leaf(self, dtype: torch.dtype) -> tuple[Tensor, Through]:
-        """Return a copy as a leaf of the given dtype, and the map from the leaf to what the operator gets.
+        """Return a copy as a leaf of the given dtype, and the map from the leaf to the argument of the operator.
 
-        The operator gets the strides, the layout, and the conjugate and negative bits of the tensor. Elements that
-        share memory through `expand` are a single element of the leaf. A real leaf that becomes complex gets random
-        imaginary parts in [-1, 1], drawn from the global generator: zeros would hide a missing conjugation.
+        The argument has the strides, the layout, and the conjugate and negative bits of the tensor. Elements that share
+        memory through `expand` are a single element of the leaf. If a real tensor to differentiate becomes complex, it
+        gets random imaginary parts in [-1, 1], drawn from the global generator (if it is not strided: half its real
+        parts). Zeros would hide a missing conjugation.
         """
         tensor = self.tensor.detach()
         if tensor.layout is not torch.strided or type(tensor) is not Tensor:
@@ -156,7 +161,7 @@ class Given:
 
 
 def laid_out(values: Tensor, strides: Sequence[int]) -> Tensor:
-    """Return a copy of a strided tensor with the given strides, or a contiguous one if elements would overlap."""
+    """Return a copy of a strided tensor with the given strides. It is contiguous if elements would overlap."""
     if not values.numel() or overlap(values.shape, strides):
         return values.clone(memory_format=torch.contiguous_format)
     memory = torch.zeros(extent(values.shape, strides), dtype=values.dtype, device=values.device)

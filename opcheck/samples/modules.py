@@ -1,6 +1,6 @@
 """A module as a function: parameters and buffers are keyword arguments, so that parameters can be leaves.
 
-Those of a lazy module are constructed without a shape, and get one by a call.
+The parameters and buffers of a lazy module get their shapes by a first call.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from opcheck.spec.recipe import Tensor as Recipe
 from opcheck.text import one_line
 
 VARIED = 0.25
-"""How far the elements of a parameter are moved that its constructor has made all equal."""
+"""The maximum change of each element of a parameter whose elements the constructor has set to one number."""
 
 
 @dataclass(frozen=True)
 class ModuleRecipe:
-    """A class of modules, and how it is constructed."""
+    """A class of modules, and the arguments of its constructor."""
 
     make: Callable[..., Module]
     spec: Construction
@@ -38,23 +38,23 @@ class ModuleRecipe:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModuleCall:
-    """Calls a module with the parameters and buffers that are among the keyword arguments, under their own names.
+    """Calls a module with the parameters and buffers that are passed as keyword arguments, by their names.
 
-    Where forward takes an argument of the same name, the parameter is called `module.<name>`. In training mode, the
-    module works on copies of its buffers: each call starts from the same running statistics.
+    If forward is passed an argument of the same name, the keyword is `module.<name>`. In training mode, the module gets
+    copies of its buffers, so that each call starts from the same running statistics.
     """
 
     module: Module
     plain: tuple[tuple[str, Tensor], ...] = ()
-    """The tensors that are neither parameters nor buffers, by name: they are not given to it."""
+    """The module's tensors that are neither parameters nor buffers, by name. They are not arguments."""
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Return what the module returns. State that is not among the arguments is its own."""
+        """Return the result of the module. Parameters and buffers that are not passed are the module's own."""
         state = self.taken_from(kwargs)
         return torch.func.functional_call(self.module, state, args, kwargs)
 
     def taken_from(self, kwargs: dict[str, Any]) -> dict[str, Tensor]:
-        """Return the parameters and buffers for a call, by name. Those among its keyword arguments are taken out."""
+        """Remove the parameters and buffers from keyword arguments. Return all that the call needs, by name."""
         state = self.state | {name: kwargs.pop(key) for name, key in self.named_in(kwargs).items()}
         return state | {name: state[name].clone() for name in self.buffers if self.module.training}
 
@@ -65,37 +65,37 @@ class ModuleCall:
 
     @property
     def converts(self) -> bool:
-        """Whether it has state that `Module.to` converts between dtypes, which it refuses for integral ones."""
+        """Whether `Module.to` can convert parameters or buffers. It raises for integral dtypes."""
         return any(tensor.is_floating_point() or tensor.is_complex() for tensor in self.state.values())
 
     @cached_property
     def is_lazy(self) -> bool:
-        """Whether some of its parameters or buffers have no shape yet."""
+        """Whether some parameters or buffers have no shape yet."""
         return bool(uninitialized(self.module))
 
     @cached_property
     def buffers(self) -> frozenset[str]:
-        """The names of its buffers."""
+        """The names of the buffers."""
         return frozenset(name for name, _ in self.module.named_buffers())
 
     @cached_property
     def __signature__(self) -> inspect.Signature:
-        """The signature of forward, for the names of arguments."""
+        """The signature of forward, which gives the names of the arguments."""
         return inspect.signature(self.module.forward)
 
     def keys(self, kwargs: Mapping[str, Any]) -> dict[str, str]:
-        """Return the keyword for each parameter and buffer, beside these arguments of forward."""
+        """Return the keyword for each parameter and buffer, given the keyword arguments of forward."""
         return {name: f"module.{name}" if name in kwargs else name for name in self.state}
 
     def named_in(self, kwargs: Mapping[str, Any]) -> dict[str, str]:
-        """Return the keyword of each parameter and buffer that is among the keyword arguments of a call."""
+        """Return the keyword of each parameter and buffer that is passed to a call."""
         keys = {name: f"module.{name}" if f"module.{name}" in kwargs else name for name in self.state}
         return {name: key for name, key in keys.items() if key in kwargs}
 
 
 @contextmanager
 def evaluating(module: Module) -> Iterator[None]:
-    """Put a module and all modules inside it in evaluation mode, each back in its own mode at the end."""
+    """Set a module and its submodules to evaluation mode. Restore the mode of each at the end."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -111,15 +111,15 @@ def state_of(module: Module) -> dict[str, Tensor]:
 
 
 def uninitialized(module: Module) -> dict[str, Tensor]:
-    """Return those that have no shape yet."""
+    """Return the parameters and buffers that have no shape yet, by name."""
     return {name: tensor for name, tensor in state_of(module).items() if is_lazy(tensor)}
 
 
 def initialize(module: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Call a lazy module once, which gives shapes and initial values to its parameters and buffers.
 
-    The call leaves no other trace: running statistics are as constructed. An exception of forward does not matter once
-    all of them have shapes. Raises ValueError if some still have none.
+    The call has no other effect: running statistics stay as constructed. An exception of forward is ignored if all
+    parameters and buffers have shapes. Raises ValueError if some still have none.
     """
     why = "forward does not use it"
     with torch.no_grad(), _otherwise_unchanged(module):
@@ -134,7 +134,7 @@ def initialize(module: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 @contextmanager
 def _otherwise_unchanged(module: Module) -> Iterator[None]:
-    """Put parameters and buffers back at the end; those that are lazy as they are before their module's forward."""
+    """Restore parameters and buffers at the end, lazy ones to their values just before the forward of their module."""
     kept: dict[tuple[int, str], tuple[dict[str, Any], str, Tensor, Tensor]] = {}
 
     def keep(part: Module, args: Any = ()) -> None:
@@ -145,7 +145,7 @@ def _otherwise_unchanged(module: Module) -> Iterator[None]:
 
     for part in module.modules():
         keep(part)
-    # Hooks are called in the order of registration: that of a lazy module, which initializes it, comes first.
+    # Hooks run in the order of registration: the hook that initializes a lazy module runs before `keep`.
     handles = [part.register_forward_pre_hook(keep) for part in module.modules()]
     try:
         yield
@@ -160,10 +160,10 @@ def _otherwise_unchanged(module: Module) -> Iterator[None]:
 def initial(module: Module, imaginary: Module | None, init: Mapping[str, Init]) -> Iterator[tuple[str, Tensor, bool]]:
     """Yield the name of each parameter and buffer, its value, and whether to differentiate with respect to it.
 
-    Values are those of the constructor unless `init` says something else. A parameter that the constructor has filled
-    with one number is varied: ones and zeros hide mistakes. Draws from torch's global generator.
+    Values are those of the constructor, unless `init` specifies others. If the constructor has filled a parameter with
+    one number, random noise is added, since ones and zeros hide mistakes. Draws from torch's global generator.
 
-    imaginary: another module of the same recipe, where parameters are complex: they get its values as imaginary parts.
+    imaginary: another module of the same recipe, whose parameters become the imaginary parts of complex parameters.
     """
     parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
     second = {} if imaginary is None else dict(imaginary.named_parameters())
@@ -192,7 +192,7 @@ def _refuse_unknown(init: Mapping[str, Init], parameters: Mapping[str, Any], buf
 
 
 def _drawn(init: Init, like: Tensor) -> Tensor:
-    """Return values as a recipe says, with the shape, dtype and device of a tensor. Raises ValueError."""
+    """Return values drawn as `init` specifies, with the shape, dtype and device of `like`. Raises ValueError."""
     said = {name: getattr(init, name) for name in ("low", "high", "exclude", "mean", "std", "values")}
     values = draw(Recipe.model_construct(None, **said), tuple(like.shape), like.dtype)
     try:
@@ -203,7 +203,7 @@ def _drawn(init: Init, like: Tensor) -> Tensor:
 
 
 def _varied(value: Tensor) -> Tensor:
-    """Return a parameter, each element moved by up to VARIED if all are equal, in real and in imaginary parts."""
+    """Return a parameter with noise of up to VARIED (real and imaginary parts) added if all its elements are equal."""
     real = torch.view_as_real(value) if value.is_complex() else value.unsqueeze(-1)
     first = real.reshape(-1, real.shape[-1])[:1]
     if not real.numel() or not bool((real == first).all()):

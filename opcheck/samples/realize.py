@@ -1,4 +1,4 @@
-"""Makes the arguments of a sample: tensors, the objects and modules that hold them, and all other values."""
+"""Creates the arguments of a sample: tensors, objects and modules that hold tensors, and all other values."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def realize(
 ) -> Inputs:
     """Return the inputs of a sample.
 
-    dtype: name of the dtype of the case. Tensors have it unless their recipe says otherwise.
+    dtype: name of the dtype of the case. Tensors have this dtype unless their recipe names another.
     device: torch's device string. Numbers are drawn on the CPU and then moved, so they are the same on every device.
     seed: any text. The same text gives the same numbers. The state of the global generators is preserved.
-    wrt: whether to differentiate with respect to the argument at a path. Default: every one that the recipes allow.
+    wrt: returns whether to differentiate with respect to the argument at a path. Default: all that recipes allow.
     module: the module, if the operator is one. Its parameters and buffers become keyword arguments, see `ModuleCall`.
-    finer: a finer dtype that the same numbers are converted to, as if it were that of the case.
+    finer: a dtype of higher precision to use in place of `dtype`. Numbers are still drawn in `dtype`, then converted.
 
-    Raises ValueError if a recipe cannot be realized, and Unresolved for an object that it may not name.
+    Raises ValueError if a recipe cannot be realized, and Unresolved for an object that a spec may not name.
     """
     with _seeded(seed):
         maker = _Maker(sample, finer or dtype, dtype, device, modules, wrt or (lambda path: True))
@@ -73,9 +73,9 @@ def realize(
 def realize_module(
     recipe: ModuleRecipe, dtype: str, device: str, seed: str, modules: Sequence[str], sample: Sample | None = None
 ) -> ModuleCall:
-    """Return a module as an operator. Its parameters and buffers are to be passed to it.
+    """Return a module as an operator, whose parameters and buffers are arguments.
 
-    sample: what a lazy module gets its shapes from. Default: it stays lazy.
+    sample: the sample that a lazy module is called with to get its shapes. Default: the module stays lazy.
 
     Passes on the exceptions of its constructor.
     """
@@ -84,9 +84,10 @@ def realize_module(
 
 
 def construct(recipe: ModuleRecipe, dtype: str, modules: Sequence[str], sample: Sample | None = None) -> Module:
-    """Return a new module in a dtype, on the CPU. Dtypes that modules cannot be converted to leave it as constructed.
+    """Return a new module in a dtype, on the CPU. It is only converted to floating and complex dtypes, as torch allows.
 
-    sample: what a lazy module is called with once, in the dtype that it is constructed in. Default: it stays lazy.
+    sample: the sample that a lazy module is called with once, in the dtype in which it is constructed. Default: the
+        module stays lazy.
 
     Passes on the exceptions of its constructor. Raises ValueError if that call does not initialize a lazy module.
     """
@@ -98,38 +99,38 @@ def construct(recipe: ModuleRecipe, dtype: str, modules: Sequence[str], sample: 
         initialize(module, *constants(sample, own, modules))
     if dtypes.is_differentiable(dtype):
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Complex modules are a new feature")  # the spec says that they are meant
+            warnings.filterwarnings("ignore", "Complex modules are a new feature")  # the spec requests this dtype
             module.to(torch_dtype(None, dtype))
     return module
 
 
 def parameter_elements(recipe: ModuleRecipe, dtype: str, modules: Sequence[str]) -> float:
-    """Return how many elements the parameters of a module have, without memory for them.
+    """Return the number of elements of the parameters of a module, without allocating memory for them.
 
-    Those of a lazy module may be any number. It is 0 if the constructor does not work without memory.
+    Infinity for a lazy module, whose number is unknown; 0 if the constructor fails on the meta device.
     """
     args, kwargs = constants(recipe.spec, dtype, modules)
     try:
         with torch.device("meta"):
             module = recipe.make(*args, **kwargs)
-    except Exception:  # a constructor may read what it has made, or refuse its arguments
+    except Exception:  # a constructor may read values of its tensors, or reject its arguments
         return 0
     return inf if uninitialized(module) else sum(own.numel() for own in module.parameters())
 
 
 def constants(of: Sample | Construction, dtype: str, modules: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-    """Return arguments without leaves, on the CPU."""
+    """Return the arguments of a sample or of a constructor, on the CPU, with no tensor as a leaf to differentiate."""
     args, kwargs = _Maker(of, dtype, dtype, "cpu", modules, lambda path: False).all_arguments()
     return built(args), built(kwargs)
 
 
 @contextmanager
 def _seeded(text: str) -> Iterator[None]:
-    """Seed torch's global generator by a text, with the CPU as default device, and restore its state at the end."""
+    """Seed torch's global generator by a text, with the CPU as the default device. Restore the state at the end."""
     state = torch.random.get_rng_state()
     try:
         torch.default_generator.manual_seed(zlib.crc32(text.encode()))
-        # A context for the default device slows down every call of torch.
+        # A default device context slows down every call of torch, so it is only entered if necessary.
         with nullcontext() if torch.empty(0).is_cpu else torch.device("cpu"):
             yield
     finally:
@@ -138,13 +139,13 @@ def _seeded(text: str) -> Iterator[None]:
 
 @dataclass
 class _Maker:
-    """Turns the values of one sample, or of the construction of a module, into arguments. It collects the leaves."""
+    """Converts the values of a sample, or of a `Construction`, to arguments. Collects the leaves."""
 
     of: Sample | Construction
     case: str
     """The name of the dtype of the case."""
     drawn: str
-    """That of the dtype in which numbers are drawn, before they are converted."""
+    """The name of the dtype in which numbers are drawn, before they are converted."""
     device: str
     modules: Sequence[str]
     wrt: Wrt
@@ -159,7 +160,7 @@ class _Maker:
         return args, {name: self.argument(name) for name in self.of.kwargs}
 
     def argument(self, key: int | str) -> Any:
-        """Return the argument at a position or with a name, the same object each time."""
+        """Return the argument at a position or with a name. Repeated calls return the same object."""
         if key not in self.arguments:
             place = "args" if isinstance(key, int) else "kwargs"
             self.arguments[key] = self.value(getattr(self.of, place)[key], (place, key))
@@ -200,32 +201,32 @@ class _Maker:
         return item
 
     def same(self, key: int | str) -> Any:
-        """Return another argument once more. Raises ValueError if there is none, as for the arguments of a module."""
+        """Return another argument, to pass it twice. Raises ValueError if there is none, as for a constructor."""
         if not (isinstance(self.of, Sample) and self.of.has(key)):
             raise ValueError(f"there is no argument {key} to pass once more")
         return self.argument(key)
 
     def made(self, item: CallValue, path: Path) -> Any:
-        """Return what a callable returns, or, if tensors are among its arguments, what makes it for each call."""
+        """Return the result of a callable; if it depends on tensors, a `Made` that recomputes it for each call."""
         make = resolve(item.call, self.modules)
         if not callable(make):
             raise ValueError(f'"{item.call}" is no function or class, but {type(make).__name__}')
         args = [self.value(part, (*path, index)) for index, part in enumerate(item.args)]
         made = Made(make, args, {name: self.value(part, (*path, name)) for name, part in item.kwargs.items()})
-        first = built(mapped(self._filled, made))  # what it raises concerns the sample, and no operator
+        first = built(mapped(self._filled, made))  # exceptions are errors of the sample, not of the operator
         return made if any(isinstance(part, (torch.Tensor, Slot)) for part in parts(made)) else first
 
     def _filled(self, part: Any) -> Any:
         return part.through(self.leaves[part.index].detach()) if isinstance(part, Slot) else part
 
     def leaf(self, recipe: Tensor) -> tuple[torch.Tensor, Through]:
-        """Return the leaf of a recipe, and the map from it to the argument."""
+        """Return the leaf of a recipe, and the map from the leaf to the argument."""
         return leaf_of(recipe, self.case, self.drawn, self.device, self.offsets)
 
     def placed(self, leaf: torch.Tensor, through: Through, path: Path, *, grad: bool) -> Any:
-        """Return the slot of a leaf, where its place and its dtype can be differentiated; else what the operator gets.
+        """Add a leaf to differentiate and return its slot, or return the argument itself if it is not differentiated.
 
-        grad: whether it is meant to be differentiated.
+        grad: whether the recipe requests a derivative. The dtype and `wrt` must allow it, too.
         """
         if grad and (leaf.is_floating_point() or leaf.is_complex()) and self.wrt(path):
             slot = Slot(len(self.leaves), path, through)
@@ -235,7 +236,7 @@ class _Maker:
         return through(leaf)
 
     def state(self, recipe: ModuleRecipe, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters and buffers of a new module, as arguments beside those of a sample."""
+        """Return the parameters and buffers of a new module, as keyword arguments to add to those of the sample."""
         assert isinstance(self.of, Sample)
         own, drawn = torch_dtype(None, self.case), torch_dtype(None, self.drawn)
         module = construct(recipe, self.drawn, self.modules, self.of)
@@ -248,7 +249,7 @@ class _Maker:
         return state
 
     def cotangents(self) -> tuple[torch.Tensor, ...] | None:
-        """Return the cotangents that a sample specifies for second order."""
+        """Return the cotangents for second-order checks that a sample specifies; None if it specifies none."""
         assert isinstance(self.of, Sample)
         if self.of.grad_outputs is None:
             return None

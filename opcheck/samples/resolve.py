@@ -1,11 +1,12 @@
-"""Resolves a dotted path to the object that it names: an operator of a library, or something the project defines.
+"""Resolves a dotted path to the object that it names: an operator of a library, or an object that the project defines.
 
-What may be named in a library: see `opcheck/spec/allow_list.py`. A rule decides, not a list of dangerous functions.
-A C function must be in one of torch's tables of operators, as torch.sin is. A Python function must be defined where
-torch defines operators. A NumPy function must be a ufunc or dispatch on its arguments (NEP 18). This excludes every
-function that loads, saves or sets something, known or not; the few exceptions are listed with the parts (`Part.never`).
+`opcheck/spec/allow_list.py` lists the parts of libraries whose members a spec may name. General rules restrict the
+members, rather than a list of dangerous functions. A C function must be in one of torch's tables of operators, as
+torch.sin is. A Python function must be defined in a module in which torch defines operators. A NumPy function must be a
+ufunc or dispatch on its arguments (NEP 18). These rules exclude every function that loads, saves or sets something,
+known or unknown. The few that they would admit are listed in `Part.never`, and excluded by name.
 
-Nothing is called or computed on the way. docs/security.md explains why.
+Resolving a path calls and computes nothing. docs/security.md explains why.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ _PYTHON_HOMES = (
 _VIEWS: tuple[Any, ...] = (
     torch.Tensor.T, torch.Tensor.H, torch.Tensor.mT, torch.Tensor.mH, torch.Tensor.real, torch.Tensor.imag,
 )  # fmt: skip
-"""The attributes of a tensor that are functions of it, and no state."""
+"""The attributes of a tensor that are functions of it, not state."""
 _CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme, float)
 _HAS_VALUES = frozenset(
     ("Tensor", "number", "int", "float", "complex", "bool", "str", "List", "Optional", "Device", "Generator")
 )
-"""The words for types, in schemas, of which a spec can write values. A generator can be left to its default, None."""
+"""The type names in schemas for which a spec can express values. A generator may be left at its default, None."""
 
 _DATA = {bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range, type(None), type(...)}
 _APPLY = vars(torch.autograd.Function)["apply"]  # a class method in Python; since torch 2.14, one in C
@@ -60,11 +61,11 @@ _BINDING = (
     FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType, ClassMethodDescriptorType, staticmethod,
     partial, type(lru_cache(len)),
 )  # fmt: skip
-"""What may be looked up on a class or an instance, since binding these runs no user code."""
+"""The attributes that may be looked up on a class or an instance, since binding them runs no user code."""
 
 
 class Unresolved(Exception):
-    """A path that names nothing, or something that specs may not name. `hint` is the nearest valid path."""
+    """Raised if a path names nothing, or an object that specs may not name. `hint` is the nearest valid path."""
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what)
@@ -79,8 +80,8 @@ class Unresolved(Exception):
 def resolve(path: str, modules: Sequence[str]) -> Any:
     """Return the object that `package.module.attribute` (or `package.module:attribute`) names.
 
-    `modules` are those that the project allows. In torch, NumPy, SciPy and math, a path may name operators and
-    constants; in any other module, what it or a module inside it defines or exports in `__all__`. Raises Unresolved.
+    `modules` are the modules that the project allows. In torch, NumPy, SciPy and math, a path may name operators and
+    constants; in any other module, objects that it or a submodule defines or lists in `__all__`. Raises Unresolved.
     """
     dotted = path.replace(":", ".")
     words = allow_list.refused(path, modules)
@@ -99,13 +100,13 @@ def resolve(path: str, modules: Sequence[str]) -> Any:
 def resolve_operator(path: str, modules: Sequence[str]) -> Callable[..., Any]:
     """Return the callable that a dotted path names.
 
-    Raises Unresolved if there is none, and for classes: testing a class as an operator would test its constructor.
+    Raises Unresolved if there is none, or if it is a class, since testing a class would test its constructor.
     """
     return as_operator(resolve(path, modules), path)
 
 
 def as_operator(target: Any, path: str) -> Callable[..., Any]:
-    """Return what was found under a path, if it can be tested as an operator. Raises Unresolved."""
+    """Return the object found under a path, as a callable. Raises Unresolved if it cannot be tested as an operator."""
     if isinstance(target, type):
         if issubclass(target, torch.autograd.Function):
             raise Unresolved(f'"{path}" is a torch.autograd.Function; name its apply', f"{path}.apply")
@@ -121,7 +122,7 @@ def as_operator(target: Any, path: str) -> Callable[..., Any]:
 
 
 def resolve_module(path: str, modules: Sequence[str]) -> type[torch.nn.Module]:
-    """Return the class of modules that a dotted path names. Raises Unresolved if it names anything else."""
+    """Return the module class that a dotted path names. Raises Unresolved if it names anything else."""
     target = resolve(path, modules)
     if isinstance(target, type) and issubclass(target, torch.nn.Module):
         return target
@@ -130,7 +131,7 @@ def resolve_module(path: str, modules: Sequence[str]) -> type[torch.nn.Module]:
 
 
 def _of_library(path: str, dotted: str, part: str) -> Any:
-    """Return the object with this path in a part of a library; in torch.ops, an operator or an overload."""
+    """Return the object that a path names in a part of a library; in torch.ops, an operator or an overload."""
     parts = dotted.split(".")
     target: Any
     look_up: Callable[[Any, str], Any]
@@ -142,7 +143,7 @@ def _of_library(path: str, dotted: str, part: str) -> Any:
         parent = target
         try:
             target = look_up(parent, parts[index])
-        except Exception as error:  # torch.ops runs what reads a schema
+        except Exception as error:  # torch.ops runs code that reads a schema
             raise _missing(path, parent, parts, index, error) from None
         if isinstance(target, ModuleType):
             raise Unresolved(f'"{path}" is a module')
@@ -155,7 +156,7 @@ def _of_library(path: str, dotted: str, part: str) -> Any:
 
 
 def _static(parent: Any, name: str) -> Any:
-    """Return a member of a module or a class. getattr would trigger lazy loading, and the metaclass of a class."""
+    """Return a member of a module or a class without getattr, which may run lazy loading or code of a metaclass."""
     for holder in parent.__mro__ if isinstance(parent, type) else (parent,):
         if name in vars(holder):
             return vars(holder)[name]
@@ -163,7 +164,7 @@ def _static(parent: Any, name: str) -> Any:
 
 
 def _of_project(path: str, dotted: str, modules: Sequence[str]) -> Any:
-    """Return what the project defines or exports under a path. Every part of the path must belong to the project."""
+    """Return the object that the project defines or exports under a path, all parts of which must belong to it."""
     modules = allow_list.own(modules)
     parts = dotted.split(".")
     target, used = _import(parts)
@@ -180,7 +181,7 @@ def _of_project(path: str, dotted: str, modules: Sequence[str]) -> Any:
 
 
 def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
-    """Return an attribute. Only modules may compute it; a computed attribute of a class or an instance is refused."""
+    """Return an attribute. Raises Unresolved if a class or an instance (not a module) computes it on access."""
     name = parts[index]
     try:
         if isinstance(parent, ModuleType):
@@ -189,7 +190,7 @@ def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
         function = target.__func__ if isinstance(target, classmethod) else target
         if isinstance(function, _BINDING):
             return getattr(parent, name)
-    except Exception as error:  # lazy modules raise what their imports raise
+    except Exception as error:  # a lazy module passes on the exceptions of its imports
         raise _missing(path, parent, parts, index, error) from None
     if hasattr(type(target), "__get__"):
         raise Unresolved(f'"{path}": "{name}" is computed on access, so a spec may not name it')
@@ -197,7 +198,7 @@ def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
 
 
 def _refuse_foreign(path: str, parent: Any, name: str, target: Any, modules: Sequence[str]) -> None:
-    """Raise Unresolved for an object that does not belong to the project, and say how to allow it."""
+    """Raise Unresolved for an object that does not belong to the project. The message explains how to allow it."""
     if _owned(target, modules):
         return
     if isinstance(target, ModuleType):
@@ -226,7 +227,7 @@ def _missing(path: str, parent: Any, parts: list[str], index: int, error: Except
 
 
 def import_module(name: str) -> ModuleType:
-    """Import a module, also for what importing it registers. Raises Unresolved."""
+    """Import a module, which may also register operators. Raises Unresolved."""
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
@@ -234,7 +235,7 @@ def import_module(name: str) -> ModuleType:
 
 
 def _import(parts: list[str]) -> tuple[Any, int]:
-    """Import the longest proper prefix that is a module. Return it and the number of parts used."""
+    """Import the longest proper prefix of a path that is a module. Return the module and the number of parts used."""
     for used in range(max(len(parts) - 1, 1), 0, -1):
         name = ".".join(parts[:used])
         try:
@@ -249,13 +250,13 @@ def _import(parts: list[str]) -> tuple[Any, int]:
 
 
 def is_member(part: str, name: str, value: Any) -> bool:
-    """Return whether a spec may name `part.name`, which is `value`."""
+    """Return whether a spec may name `value`, the member `name` of a part of a library."""
     listed = PARTS.get(part, REGISTERED)
     return name not in listed.never and any(_IS[kind](value) for kind in listed.kinds)
 
 
 def _is_operator(value: Any) -> bool:
-    """Return whether a function is one of torch's operators, wherever it was found and by whatever name."""
+    """Return whether a function is one of torch's operators, regardless of the path under which it was found."""
     if isinstance(value, BuiltinFunctionType):
         return _table(value) in _tables() and value.__name__ not in PARTS["torch"].never
     is_defined_there = isinstance(value, FunctionType) and value.__module__ in _PYTHON_HOMES
@@ -263,7 +264,10 @@ def _is_operator(value: Any) -> bool:
 
 
 def _table(function: BuiltinFunctionType) -> tuple[Any, str]:
-    """Return the module of a C function, and the name of its class in that module."""
+    """Return the object that a C function is bound to, and its qualified name without the last part.
+
+    They identify the table of operators that the function is in.
+    """
     return function.__self__, function.__qualname__.rpartition(".")[0]
 
 
@@ -290,14 +294,14 @@ def _is_array_function(value: Any) -> bool:
 
 
 def _makes_arrays(value: Any) -> bool:
-    """Return whether a function makes an array of any object, and so has nothing to dispatch on."""
+    """Return whether a function creates an array from any object, so that it does not dispatch on its argument."""
     import numpy
 
     return any(value is one for one in (numpy.array, numpy.asarray, numpy.ascontiguousarray))
 
 
 def _is_of_scipy(value: Any) -> bool:
-    # The transforms of scipy.fft dispatch, and wrap the function that returns the dispatched arguments.
+    # The transforms of scipy.fft are dispatchers. They wrap the function that returns the dispatched arguments.
     function = isinstance(value, FunctionType) or hasattr(value, "__wrapped__")
     return function and str(value.__module__).startswith("scipy.")
 
@@ -309,9 +313,9 @@ def is_dispatched(value: Any) -> bool:
 
 @cache
 def _takes_and_gives_tensors(operator: Any) -> bool:
-    """Return whether an operator of torch.ops, or an overload, takes tensors and returns or changes some.
+    """Return whether an operator of torch.ops, or an overload, takes tensors, and returns tensors or writes to them.
 
-    An overload counts if a spec has values for all arguments that it needs: not for a stream or a storage.
+    An overload only counts if a spec can express all required arguments, unlike a stream or a storage.
     """
     is_overload = isinstance(operator, type(torch.ops.aten.sin.default))
     overloads = [operator] if is_overload else [getattr(operator, name) for name in operator.overloads()]
@@ -345,11 +349,11 @@ _IS: dict[Kind, Callable[[Any], bool]] = {
     "operator of the dispatcher": is_dispatched,
     "operator on tensors": lambda value: is_dispatched(value) and _takes_and_gives_tensors(value),
 }
-"""The test for each kind of the list. A kind without a test would allow nothing: naming one is a KeyError."""
+"""The predicate for each kind of the allow list. A kind without a predicate raises KeyError, so it allows nothing."""
 
 
 def _owned(value: Any, modules: Sequence[str]) -> bool:
-    """Return whether an object is defined in one of the modules, or created there: plain data, an instance of torch."""
+    """Return whether an object is defined in one of the modules, or counts as created there: data, torch objects."""
     if isinstance(value, ModuleType):
         return inside(value.__name__, modules)
     if isinstance(value, partial):
@@ -361,12 +365,12 @@ def _owned(value: Any, modules: Sequence[str]) -> bool:
     if isinstance(value, (type, *_FUNCTIONS)):
         return False
     made_of = type(value).__module__
-    # Operators of torch.library, scripted functions, modules, tensors; NumPy's arrays, but not its functions.
+    # Operators of torch.library, scripted functions, modules and tensors; NumPy's arrays, but not its functions.
     return inside(made_of, ("torch", *modules)) or (inside(made_of, ("numpy",)) and not callable(value))
 
 
 def _home(value: Any) -> str:
-    """Return the name of the module that an object comes from. For a C method, it is the module of its class."""
+    """Return the name of the module that defines an object; for a C method, the module of its class."""
     while isinstance(value, partial):
         value = value.func
     if _is_apply(value):
@@ -389,7 +393,7 @@ def _is_apply(value: Any) -> bool:
 
 
 def _home_of_bound(method: BuiltinFunctionType | MethodWrapperType) -> str:
-    """Return the module of the class that defines a C method. A subclass of dict does not own what it inherits."""
+    """Return the module of the class that defines a C method: for one that a class inherits from dict, builtins."""
     owner = method.__self__
     if isinstance(owner, ModuleType):
         return owner.__name__

@@ -1,4 +1,4 @@
-"""Finds the tensors in what an operator returns, with their names, and selects the outputs to test."""
+"""Finds the tensors in the result of an operator, with their names, and selects the outputs to test."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class Untestable(TypeError):
-    """A result without a tensor to test, or with an object that may hide one."""
+    """Raised if a result contains no tensor to test, or an object that may contain one."""
 
     is_plain = False
-    """Whether the result is numbers, strings and the like. None is not: what was asked for may have been written."""
+    """Whether the result contains numbers, strings and the like; None does not count: the output may be an argument."""
 
 
 WHAT_IS_TESTED = (
@@ -28,11 +28,11 @@ WHAT_IS_TESTED = (
 )
 
 PLAIN = (Number, str, bytes, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format)
-"""What holds no tensor for certain."""
+"""The types whose objects cannot contain a tensor."""
 
 
 def flatten(result: Any) -> tuple[Tensor, ...]:
-    """Return the tensors of a result, in order. Raises Untestable: see `named`."""
+    """Return the tensors of a result, in order. Raises Untestable as `named` does."""
     if isinstance(result, Tensor) and not result.is_nested:
         return (of_torch(result),)
     return tuple(tensor for _, tensor in named(result))
@@ -41,9 +41,9 @@ def flatten(result: Any) -> tuple[Tensor, ...]:
 def named(result: Any) -> list[tuple[str, Tensor]]:
     """Return the tensors of a result with their paths, in order. Numbers, strings and the like are left out.
 
-    A nested tensor counts as those that it consists of, see `plain`.
+    A nested tensor is replaced by its components, see `plain`.
 
-    Raises Untestable if there is no tensor, or if there is an object that may contain one: it would go untested.
+    Raises Untestable if there is no tensor, or an object that may contain a tensor, which would go untested.
     """
     results, is_plain = [], False
     for path, part in leaves_of(result):
@@ -61,7 +61,7 @@ def named(result: Any) -> list[tuple[str, Tensor]]:
 
 
 def leaves_of(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield everything that is not a container, with its path as Python writes it: `.loss`, `['logits']`, `[0]`."""
+    """Yield all items that are not containers, with their paths in Python syntax: `.loss`, `['logits']`, `[0]`."""
     parts = None if isinstance(result, Tensor) else _parts(result)
     if parts is None:
         yield path, result
@@ -71,18 +71,19 @@ def leaves_of(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def plain(path: str, tensor: Tensor) -> list[tuple[str, Tensor]]:
-    """Return a tensor with its path, or what a nested one consists of: the values of a jagged one are one tensor."""
+    """Return a tensor with its path; for a nested tensor, its components, or the values if it is jagged."""
     if not tensor.is_nested:
         return [(path, of_torch(tensor))]
-    if tensor.layout is torch.jagged:  # torch cannot differentiate its parts one by one
+    if tensor.layout is torch.jagged:  # torch cannot differentiate its components one by one
         return [(f"{path}.values()", tensor.values())]
     return [(f"{path}[{index}]", part) for index, part in enumerate(tensor.unbind())]
 
 
 def of_torch(tensor: Tensor) -> Tensor:
-    """Return a tensor of a class that has operators of its own as one with those of torch, in the same memory.
+    """Return an instance of a subclass, which may override operators, as a plain tensor that shares its memory.
 
-    A class that torch dispatches to, such as a masked tensor, has none but torch's.
+    Instances of subclasses with `__torch_dispatch__`, such as masked tensors, are returned unchanged, since torch's own
+    operators work on them.
     """
     kind = type(tensor)
     if kind is Tensor or kind is torch.nn.Parameter or kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
@@ -114,7 +115,7 @@ def names_among(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _what(result: Any) -> str:
-    """Describe a result without tensors."""
+    """Return a description of a result without tensors, for messages."""
     if result is None:
         return "None"
     kind = type(result)
@@ -133,9 +134,11 @@ def _short(value: Any) -> str:
 
 
 def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ...]:
-    """Return the outputs to test, through the map that makes ambiguous ones comparable. Raises Untestable.
+    """Return the outputs to test, mapped by `outputs.apply`, which makes ambiguous outputs comparable.
 
-    masked: whether gradients of sparse outputs that become dense have the pattern of the output.
+    Raises Untestable as `flatten` and `chosen` do.
+
+    masked: whether gradients of sparse outputs that are made dense keep the sparsity pattern (`masked_grad`).
     """
     outputs = chosen(flatten(result), spec)
     if spec.apply is None:
@@ -144,7 +147,7 @@ def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ..
     maps: dict[str, Callable[[Tensor], Tensor]] = {
         "abs": _abs,
         "real": lambda output: output.real if output.is_complex() else output,
-        # Eigenvectors and singular vectors have phases; eigenvalues, which have one dimension less, have none.
+        # Eigenvectors and singular vectors have arbitrary phases; eigenvalues, with one dimension less, do not.
         "gauge_invariant": lambda output: _abs(output) if output.dim() == most else output,
         "finite": _finite,
         "to_dense": lambda output: output if output.layout is torch.strided else output.to_dense(masked_grad=masked),
@@ -159,7 +162,7 @@ def names(result: Any, spec: Outputs) -> tuple[str, ...]:
 
 
 def chosen(outputs: tuple[T, ...], spec: Outputs) -> tuple[T, ...]:
-    """Return those to test of all outputs, or of their names. Raises Untestable if there are fewer than selected."""
+    """Return the items that `outputs.select` selects; all by default. Raises Untestable if an index is out of range."""
     if spec.select is None:
         return outputs
     count = len(outputs)
@@ -174,14 +177,14 @@ def _abs(output: Tensor) -> Tensor:
 
 
 def _finite(output: Tensor) -> Tensor:
-    """Put a number each in place of NaN and both infinities: equal ones agree, and have a derivative of zero."""
+    """Replace NaN, inf and -inf by three fixed numbers, which compare equal to themselves and have zero derivatives."""
     if output.is_complex():
         return torch.view_as_complex(_finite(torch.view_as_real(output.resolve_conj())))
     if not output.is_floating_point():
         return output
     for number, instead in ((torch.inf, 1.375), (-torch.inf, -1.375)):
         output = torch.where(output == number, instead, output)
-    return torch.where(output.isnan(), 0.375, output)  # torch.nan_to_num keeps tangents that are NaN
+    return torch.where(output.isnan(), 0.375, output)  # torch.nan_to_num would keep tangents that are NaN
 
 
 def _values(output: Tensor) -> Tensor:
@@ -196,5 +199,5 @@ def differentiable(outputs: Iterable[Tensor]) -> tuple[Tensor, ...]:
 
 
 def with_gradient(outputs: Iterable[Tensor]) -> tuple[Tensor, ...]:
-    """Return the outputs that have a backward pass."""
+    """Return the outputs of floating or complex dtype that require grad."""
     return tuple(output for output in differentiable(outputs) if output.requires_grad)

@@ -1,4 +1,4 @@
-"""Writes what an operator is called with as Python code in plain torch: arguments, the call, and its outputs."""
+"""Writes the call of an operator as Python code in plain torch: its arguments, the call, and its outputs."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from opcheck.samples.results import chosen, named
 from opcheck.strides import extent
 
 WRITTEN_OUT = 64
-"""The most elements of a tensor that are written out. Those of larger ones are drawn between the same bounds."""
+"""The maximum number of elements of a tensor to write out. The code draws larger ones between the same bounds."""
 
 DRAWING = (".uniform_(", "torch.rand(", "torch.randint(")
-"""The calls that draw them."""
+"""The calls that draw the elements of larger tensors in the code."""
 
 RESERVED = {"module", "result", "torch"}
-"""Names that the call has for other things than arguments."""
+"""The names that are not available for arguments, since the code uses them otherwise."""
 
 MAPS = {"abs": "{}.abs()", "real": "{}.real", "gauge_invariant": "{}.abs()"}
-"""What `outputs.apply` does, where one expression does it."""
+"""The expressions for `outputs.apply`, if one expression is enough."""
 
 
 class Unwritable(Exception):
-    """There is no form in plain torch. The text says why."""
+    """Raised if a call cannot be written in plain torch. The message gives the reason."""
 
 
 @dataclass
 class Source:
-    """Code for the call of an operator at a sample. What it refers to is imported, or defined before the call."""
+    """Code for the call of an operator at a sample. Collects the imports and definitions that expressions refer to."""
 
     function: TestedFunction
     labels: tuple[str, ...]
-    """What messages call the leaves."""
+    """The names of the leaves in messages."""
     imports: dict[str, None] = field(default_factory=dict)
     definitions: list[str] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ class Source:
             self.names.append(self._free(label))
 
     def _free(self, label: str) -> str:
-        """Return an identifier that is not used yet for what messages call a tensor."""
+        """Return an unused identifier for a tensor, derived from its name in messages."""
         name = re.sub(r"\W+", "_", label).strip("_") or "x"
         name = f"x{name}" if name[0].isdecimal() else name
         while name in RESERVED or keyword.iskeyword(name) or name in sys.modules or name in self.names:
@@ -63,13 +63,16 @@ class Source:
         return name
 
     def leaves(self) -> Iterator[str]:
-        """Yield the value of each leaf, as the operator gets it."""
+        """Yield an expression for the argument that each leaf is mapped to."""
         inputs = self.function.inputs
         for slot, leaf in zip(inputs.slots, inputs.leaves, strict=True):
             yield tensor(slot.through(leaf.detach()))
 
     def call(self, path: str, module: str = "") -> str:
-        """Return an expression that calls the operator. module: that which constructs it, if it is a module."""
+        """Return an expression that calls the operator.
+
+        module: expression that constructs the module, if the operator is one.
+        """
         inputs, operator = self.function.inputs, self.function.operator
         if not isinstance(operator, ModuleCall):
             return f"{self.path(path)}({listed(inputs.args, inputs.kwargs, self.expression)})"
@@ -81,7 +84,7 @@ class Source:
         return f"torch.func.functional_call(module, {{{state}}}, {args}{own})"
 
     def outputs(self, result: Any, wanted: Callable[[Tensor], bool]) -> list[str]:
-        """Return expressions for the outputs under test in `result`, of those that are wanted."""
+        """Return expressions for the outputs to test in `result` that satisfy `wanted`. Raises Unwritable."""
         spec = self.function.outputs
         if spec.apply is not None and spec.apply not in MAPS:
             raise Unwritable(f'outputs.apply is "{spec.apply}"')
@@ -126,7 +129,7 @@ class Source:
         raise Unwritable(f"an argument of the type {type(item).__name__} has no literal")
 
     def path(self, path: str) -> str:
-        """Return a dotted path as an expression, and import the module in it."""
+        """Return an expression for the object that a path names. Add its module to the imports."""
         module, _, rest = path.partition(":")
         names = module.split(".")
         if not rest:
@@ -137,7 +140,7 @@ class Source:
 
 
 def tensor(x: Tensor) -> str:
-    """Return an expression for a tensor: its values, dtype, device and memory. Raises Unwritable."""
+    """Return an expression for a tensor, with its values, dtype, device and strides. Raises Unwritable."""
     if x.layout is not torch.strided or x.is_nested or x.is_neg() or type(x) not in (Tensor, torch.nn.Parameter):
         raise Unwritable(f"a tensor has no literal: {describe(x)}")
     if x.is_conj():
@@ -154,7 +157,7 @@ def tensor(x: Tensor) -> str:
 
 
 def _values(x: Tensor, kind: str) -> str:
-    """Return an expression for a contiguous tensor of the same values, or of similar ones if there are many."""
+    """Return an expression for a contiguous tensor with the values of `x`, or random ones if there are many."""
     shape = tuple(x.shape)
     if not x.numel():
         return f"torch.empty({shape}, {kind})"

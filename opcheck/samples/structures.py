@@ -1,4 +1,4 @@
-"""Special matrices, vectors and indices, each made from a random tensor of the same shape."""
+"""Special matrices, vectors and indices, each computed from a random tensor of the same shape."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from opcheck.samples.through import precisely
 
 
 def hermitian(base: Tensor) -> Tensor:
-    """(A + A^H) / 2, symmetric for real dtypes."""
+    """Return (A + A^H) / 2, which is symmetric for real dtypes."""
     return (base + base.mH) / 2
 
 
 def positive_definite(base: Tensor) -> Tensor:
-    """A A^H / n + I, Hermitian with eigenvalues of at least 1."""
+    """Return A A^H / n + I, which is Hermitian with eigenvalues of at least 1."""
     return base @ base.mH / max(base.shape[-1], 1) + torch.eye(base.shape[-2], dtype=base.dtype)
 
 
 def triangular(base: Tensor) -> Tensor:
-    """Lower triangular, with a diagonal away from zero."""
+    """Return a lower triangular matrix whose diagonal elements are at least 1."""
     result = base.tril()
     diagonal = result.diagonal(dim1=-2, dim2=-1)
     diagonal.copy_(diagonal.abs() + 1)
@@ -29,12 +29,12 @@ def triangular(base: Tensor) -> Tensor:
 
 
 def upper_triangular(base: Tensor) -> Tensor:
-    """Upper triangular, with a diagonal away from zero."""
+    """Return an upper triangular matrix whose diagonal elements are at least 1."""
     return triangular(base.mT).mT.contiguous()
 
 
 def orthogonal(base: Tensor) -> Tensor:
-    """Orthonormal columns (or rows, if there are fewer): the Q of a QR decomposition."""
+    """Return a matrix with orthonormal columns (rows, if there are fewer rows): the Q of a QR decomposition."""
     if base.shape[-2] < base.shape[-1]:
         return orthogonal(base.mT).mT.contiguous()
     columns: Tensor = torch.linalg.qr(base).Q
@@ -42,12 +42,12 @@ def orthogonal(base: Tensor) -> Tensor:
 
 
 def distinct_singular_values(base: Tensor) -> Tensor:
-    """Singular values 1, 2, ..., k, so that singular vectors are well determined."""
+    """Return a matrix with singular values 1, 2, ..., k, so that its singular vectors are well determined."""
     return _with_singular_values(base, spread=1.0)
 
 
 def well_conditioned(base: Tensor) -> Tensor:
-    """Singular values between 1 and 2, all different."""
+    """Return a matrix with distinct singular values between 1 and 2."""
     return _with_singular_values(base, spread=1 / max(min(base.shape[-2:]), 1))
 
 
@@ -59,7 +59,7 @@ def _with_singular_values(base: Tensor, spread: float) -> Tensor:
 
 
 def permutation(base: Tensor) -> Tensor:
-    """For integer dtypes, 0 to n-1 shuffled along the last dimension; for others, permutation matrices."""
+    """Return 0 to n-1 shuffled along the last dimension for integer dtypes, permutation matrices for others."""
     if not (base.is_floating_point() or base.is_complex()):
         return torch.rand(base.shape, dtype=torch.float64).argsort(dim=-1).to(base.dtype)
     if base.dim() < 2 or base.shape[-1] != base.shape[-2]:
@@ -68,7 +68,7 @@ def permutation(base: Tensor) -> Tensor:
 
 
 def one_hot(base: Tensor) -> Tensor:
-    """One 1 among zeros along the last dimension."""
+    """Return zeros with a single 1 along the last dimension, at a random position."""
     if base.dim() == 0:
         raise ValueError("a one-hot tensor needs at least 1 dimension")
     return _ones_at(torch.randint(max(base.shape[-1], 1), base.shape[:-1]), base)
@@ -79,7 +79,7 @@ def _ones_at(places: Tensor, base: Tensor) -> Tensor:
 
 
 def simplex(base: Tensor) -> Tensor:
-    """Positive numbers that sum to 1 along the last dimension, from the real parts of complex numbers."""
+    """Return positive numbers that sum to 1 along the last dimension: the softmax of the real parts."""
     return (base.real if base.is_complex() else base).softmax(dim=-1).to(base.dtype)
 
 

@@ -1,7 +1,7 @@
-"""Surrogates: functions whose derivative is meant to be the gradient of an operator, in place of its own derivative.
+"""Surrogates: functions whose derivative is the intended gradient of an operator, in place of its true derivative.
 
-Straight-through estimators have one, written `x + (round(x) - x).detach()`, say. What a surrogate detaches, or computes
-under `torch.no_grad()`, is held constant where differences are taken, as autograd holds it.
+A straight-through estimator has a surrogate such as `x + (round(x) - x).detach()`. Tensors that a surrogate detaches,
+or computes under `torch.no_grad()`, are constant for autograd, so they are held constant for finite differences, too.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ DETACHING = (torch.detach, Tensor.detach, Tensor.data.__get__)  # type: ignore[a
 
 
 class Unlike(Exception):
-    """A surrogate is no surrogate of the operator. The text says why."""
+    """Raised if a function is not a surrogate of the operator. The message gives the reason."""
 
 
 OTHERS = "the surrogate detaches other tensors for other values: what it holds constant is not known"
 
 
 class Held(TorchFunctionMode):
-    """A function in which what carries no gradient is as at the first call, whatever the arguments are.
+    """A function whose detached tensors keep their values of the first call, whatever the arguments are.
 
-    During a call, it is the mode that puts these constants in their places, in the order of operations. A backward
-    function written in Python runs its forward without grad mode, which is no matter of the surrogate: only a change of
-    grad mode that is seen counts.
+    During a call, it is the active mode. It replaces the results of detaching, and of operations without grad mode, by
+    these constants, in the order of operations. Only changes of grad mode that it intercepts count: autograd.Function
+    runs forward without grad mode too, but that is not a decision of the surrogate.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -39,7 +39,7 @@ class Held(TorchFunctionMode):
         self.without_grad = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the result for some arguments. Raises Unlike if other tensors carry no gradient than at first."""
+        """Return the result. Raises Unlike if the constants of a later call have other shapes or another number."""
         self.seen, self.without_grad = [], False
         with torch.enable_grad(), self:
             result = self.function(*args, **kwargs)
@@ -59,7 +59,7 @@ class Held(TorchFunctionMode):
         return result
 
     def _held(self, result: Any, args: Sequence[Any]) -> Any:
-        """Return the constants for what a call has returned. What it has written to is set to them."""
+        """Return the constants for the result of an operation. If it returns an argument, overwrite that."""
         if isinstance(result, (list, tuple)):
             return type(result)([self._held(part, args) for part in result])
         if not isinstance(result, Tensor):
@@ -74,7 +74,7 @@ class Held(TorchFunctionMode):
                 raise Unlike(OTHERS)
             value = self.constants[number]
         self.seen.append(value.detach().clone())
-        return self.seen[-1].clone()  # which the function may write to
+        return self.seen[-1].clone()  # a copy, since the function may write to it
 
 
 def expect_alike(own: Iterable[Tensor], others: Iterable[Tensor]) -> None:

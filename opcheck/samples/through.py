@@ -1,4 +1,4 @@
-"""The maps that a recipe names by `through`: inside the tested function, they keep differences on a manifold."""
+"""The maps that a recipe names by `through`: as part of the tested function, they keep differences on a manifold."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _COMPUTABLE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def precisely(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Make a map of tensors work for every dtype. The result has the dtype of the argument.
+    """Extend a map of tensors to every dtype. The result has the dtype of the argument.
 
-    It computes in single precision for half precision, in double precision for integers: decompositions exist in no
-    other. The map raises ValueError if it changes the shape.
+    Half precision is computed in single precision, integers in double precision, since torch's decompositions support
+    no other dtypes. The returned map raises ValueError if the shape changes.
     """
 
     @wraps(function)
@@ -37,59 +37,59 @@ def _computable(dtype: torch.dtype) -> torch.dtype:
 
 
 def adjoint(x: Tensor) -> Tensor:
-    """The conjugate transpose, not lazy, since torch's batched forward mode has no rule for conjugated views."""
+    """Return the conjugate transpose, not as a lazy view: torch's batched forward mode has no rule for these."""
     return x.mT.conj_physical() if x.is_complex() else x.mT
 
 
 def symmetrize(x: Tensor) -> Tensor:
-    """(A + A^H) / 2."""
+    """Return (A + A^H) / 2."""
     return (x + adjoint(x)) / 2
 
 
 def tril(x: Tensor) -> Tensor:
-    """The lower triangle."""
+    """Return the lower triangle."""
     return x.tril()
 
 
 def triu(x: Tensor) -> Tensor:
-    """The upper triangle."""
+    """Return the upper triangle."""
     return x.triu()
 
 
 def positive_diagonal(x: Tensor) -> Tensor:
-    """The lower triangle, with a real diagonal exp(d): a Cholesky factor."""
+    """Return the lower triangle, with the diagonal d replaced by exp(Re d): a Cholesky factor."""
     diagonal = _real(x.diagonal(dim1=-2, dim2=-1)).exp().to(x.dtype)
     return x.tril(-1).diagonal_scatter(diagonal, dim1=-2, dim2=-1)
 
 
 def positive_definite(x: Tensor) -> Tensor:
-    """A A^H + I."""
+    """Return A A^H + I."""
     return x @ adjoint(x) + torch.eye(x.shape[-2], dtype=x.dtype, device=x.device)
 
 
 def low_rank(x: Tensor) -> Tensor:
-    """A A[:k]^H A[:k], a matrix of the same shape with rank k, half the number of rows (at least 1)."""
+    """Return A A[:k]^H A[:k], of the same shape and of rank k: half the smaller of both sizes, but at least 1."""
     rows = x[..., : max(1, min(x.shape[-2:]) // 2), :]
     return x @ adjoint(rows) @ rows
 
 
 def log_simplex(x: Tensor) -> Tensor:
-    """log_softmax of the real part: log-probabilities.
+    """Return log_softmax of the real part: log-probabilities.
 
-    Written out, since forward mode of torch's own function cannot be differentiated in reverse mode.
+    Uses elementary operations, since the forward mode of torch.log_softmax cannot be differentiated in reverse mode.
     """
     own = _shifted(x)
     return (own - own.exp().sum(dim=-1, keepdim=True).log()).to(x.dtype)
 
 
 def simplex(x: Tensor) -> Tensor:
-    """softmax of the real part: probabilities. Written out, as `log_simplex` is."""
+    """Return softmax of the real part: probabilities. Uses elementary operations, as `log_simplex` does."""
     weights = _shifted(x).exp()
     return (weights / weights.sum(dim=-1, keepdim=True)).to(x.dtype)
 
 
 def _shifted(x: Tensor) -> Tensor:
-    """The real part less its largest element, so that no exponential overflows. The maps do not change by that."""
+    """Return the real part minus its maximum, so that exp does not overflow. Softmax is invariant to such a shift."""
     own = _real(x)
     return own - own.detach().amax(dim=-1, keepdim=True) if own.numel() else own
 
@@ -99,13 +99,13 @@ def _real(x: Tensor) -> Tensor:
 
 
 def orthogonal(x: Tensor) -> Tensor:
-    """The matrix exponential of the skew-Hermitian part, an orthogonal (unitary) matrix."""
+    """Return the matrix exponential of the skew-Hermitian part: an orthogonal (unitary) matrix."""
     exponential: Tensor = torch.linalg.matrix_exp((x - adjoint(x)) / 2)
     return exponential
 
 
 def unit_norm(x: Tensor) -> Tensor:
-    """Every row divided by its norm."""
+    """Return the tensor with every row divided by its norm."""
     return x / x.abs().square().sum(dim=-1, keepdim=True).sqrt()
 
 

@@ -1,4 +1,4 @@
-"""Remembers what a tensor is like: values, shape, layout, strides, `requires_grad`, `.grad`; says what has changed."""
+"""Records the state of a tensor (values, shape, layout, strides, `requires_grad`, `.grad`) to detect changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opcheck.samples.layouts import components, equal
 
 @dataclass(frozen=True)
 class Watched:
-    """A tensor and what it was like."""
+    """A tensor and its recorded state."""
 
     name: str
     tensor: Tensor
@@ -24,20 +24,20 @@ class Watched:
 
     @classmethod
     def of(cls, name: str, tensor: Tensor) -> Watched:
-        """Remember a tensor."""
+        """Record the state of a tensor. `name` is its name in messages."""
         stride = tensor.stride() if tensor.layout is torch.strided else ()
         grad = tensor.grad.clone() if tensor.is_leaf and tensor.grad is not None else None
         return cls(name, tensor, tensor.detach().clone(), tensor.requires_grad, stride, grad)
 
     @classmethod
     def all(cls, kind: str, tensors: Iterable[Tensor]) -> list[Watched]:
-        """Remember several tensors of a kind, such as outputs."""
+        """Record the state of several tensors, with names made of `kind` (such as "output") and a number."""
         return [cls.of(f"{kind} {index}", tensor) for index, tensor in enumerate(tensors)]
 
     def change(self, now: Tensor | None = None) -> str:
-        """Return what is different now; an empty string if nothing is.
+        """Return a description of the first change; an empty string if there is none.
 
-        now: the tensor that has taken its place. Default: the same one.
+        now: another tensor to compare with the recorded state. Default: the tensor itself.
         """
         now = self.tensor if now is None else now
         if now.requires_grad != self.requires_grad:

@@ -1,7 +1,7 @@
-"""Derives further samples from a written one: other sizes, ranks, values, keywords and layouts of memory.
+"""Derives further samples from a written one: other sizes, ranks, values, keywords and memory layouts.
 
-A size that occurs in a sample is one symbol, wherever it occurs. One respect is varied at a time. What a spec states is
-the author's word: explicit values, bounds and structures stay as they are.
+One property is varied at a time. A size that occurs several times in a sample changes everywhere at once. Bounds,
+structures and explicit floating values are not changed, since the author of the spec chose them.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ __all__ = [
 ]  # fmt: skip
 
 SIZES = (1, 2, 16, 17, 33, 64, 128, 256, 257, 520, 1031)
-"""On both sides of the blocks that kernels work in, and of the multiples that vector instructions take."""
+"""Sizes on both sides of the block sizes of kernels, and of multiples of the length of vector instructions."""
 FEWER = (1, 17, 1031)
-"""Those that are tried as a standard."""
+"""The sizes that are tried by default."""
 LARGEST = 1 << 14
-"""The most elements of all tensors of a derived sample, if it is not the written one that is larger."""
+"""The maximum number of elements of all tensors of a derived sample, unless the written sample is larger."""
 PAIRS = 200
-"""How many pairs of variations are tried where all of them would be too many."""
+"""The number of random pairs of variations, since all pairs would be too many."""
 
 BY_WAY: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
     "size": by_size,
@@ -56,7 +56,7 @@ BY_WAY: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
     "keyword": by_keyword,
     "dtype": by_dtype,
 }
-"""How samples vary in a way; in coarse dtypes they do where rounding has a bound: see low_precision_grad."""
+"""The function that varies samples in each way. Not in the table: "sum", see `lengthened` and low_precision_grad."""
 
 
 def derived(
@@ -68,14 +68,17 @@ def derived(
     constructor: Keywords | None = None,
     real: str = "",
 ) -> Iterator[Derived]:
-    """Yield the samples derived from a written one, the same ones each time, but for those that are too large.
+    """Yield the samples derived from a written one. Repeated calls yield the same samples.
+
+    Samples that are too large are replaced by smaller ones, or left out.
 
     call: the keywords that a call may have.
-    thorough: whether there are more sizes and values, and pairs of variations, drawn by the name of the sample.
-    ways: in which of the ways of the sample they vary, the second of a pair of variations or both.
-    module: how it is constructed, if the operator is one.
-    constructor: the keywords that its constructor may have, if these are to be varied, too.
-    real: the real dtype that tensors may have, if that of the case is complex.
+    thorough: whether to try more sizes and values, and random pairs of variations. The name of the sample is the seed.
+    ways: the ways to vary, out of those of the sample. The second variation of a pair is one of them, the first need
+        not be.
+    module: how the module is constructed, if the operator is a module.
+    constructor: the keywords that the constructor of the module may have, if they are to be varied, too.
+    real: the real dtype that tensors may have, if the dtype of the case is complex.
     """
     if not ways or not all(recipe.layout == "strided" for recipe in sample.tensors):
         return
@@ -90,23 +93,25 @@ def derived(
 
 
 def lengthened(sample: Sample) -> Iterator[Derived]:
-    """Yield the samples derived from a written one in which one size is a large one, so that sums are long."""
+    """Yield the samples derived from a written one in which one size is large, so that sums are long."""
     if "sum" in sample.vary and all(recipe.layout == "strided" for recipe in sample.tensors):
         for one in by_length(sample, Scope((LONG,), Keywords())):
             yield from _within(one, room_of(sample))
 
 
 Change = tuple[Sample, Derived]
-"""A written sample, and what was derived from it."""
+"""A written sample, and a sample derived from it."""
 
 
 def in_turn(each: Sequence[Sequence[Change]], start: int = 0) -> list[list[Sequence[Change]]]:
-    """Share out what is derived from each written sample: a change that several can be made to is the turn of one.
+    """Distribute changes among the written samples, so that each change is applied to one sample.
 
-    Return the changes of each sample, every one followed by the same change of the others, from the next one on. So a
-    change is made once, and each sample is changed in several ways, whatever distinguishes it from the others.
+    Return the share of each written sample: sequences of the same change of different samples. The first item is the
+    change of that written sample. The other items are to be tried, in order, if it is inconclusive. Successive changes
+    go to successive samples, so that each sample is changed in several ways.
 
-    start: which of the samples begins.
+    each: for each written sample, all its changes. `Derived.what` identifies a change.
+    start: number of the written sample that gets the first change.
     """
     able: dict[str, list[tuple[int, Change]]] = {}
     for place, own in enumerate(each):
@@ -121,7 +126,7 @@ def in_turn(each: Sequence[Sequence[Change]], start: int = 0) -> list[list[Seque
 
 
 def _within(one: Derived, room: int) -> Iterator[Derived]:
-    """Yield a sample if it has no more than some number of elements, else smaller ones that have not."""
+    """Yield a sample if it has at most `room` elements, else smaller versions that do."""
     if one.sample.elements <= room:
         yield one
     else:
@@ -130,7 +135,7 @@ def _within(one: Derived, room: int) -> Iterator[Derived]:
 
 
 def room_of(sample: Sample) -> int:
-    """Return the most elements that a sample derived from it may have."""
+    """Return the maximum number of elements of a sample derived from `sample`."""
     return max(LARGEST, sample.elements)
 
 
@@ -141,7 +146,7 @@ def _paired(
     firsts = [one for own in ones.values() for one in own]
     seconds = [way for way, own in ones.items() if own]
     for number in range(PAIRS):
-        draw = Random(f"{sample.name}, {number}")  # each by itself: the same, whichever ways are wanted
+        draw = Random(f"{sample.name}, {number}")  # its own seed, so that pairs do not depend on the ways
         first, way = draw.choice(firsts), draw.choice(seconds)
         others = list(BY_WAY[way](first.unnamed, together)) if way in ways else []
         if others:

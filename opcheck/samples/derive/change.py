@@ -1,4 +1,4 @@
-"""A sample that was derived from another one, and how its recipes and keywords are changed."""
+"""Derived samples, and functions that change the recipes of a sample."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import mapped
 
 STATED = {"values", "low", "high", "mean", "std", "exclude", "contains", "structure", "through"}
-"""What a recipe says of its numbers."""
+"""The keys with which a recipe specifies its numbers."""
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,17 @@ class Derived:
     """A sample that was derived from a written one."""
 
     what: str
-    """What was varied, as in "size 3 -> 17"."""
+    """A description of the change, such as "size 3 -> 17"."""
     unnamed: Sample
-    """The sample, with the name of the written one."""
+    """The derived sample, with the name of the written sample."""
     apart: Others = field(default=tuple, repr=False, compare=False)
-    """What to try where the operator refuses it: what changes together changes one by one."""
+    """The samples to try if the operator refuses this sample: combined changes are made one by one."""
     smaller: Others = field(default=tuple, repr=False, compare=False)
-    """What to try where it is too large, or its outputs are too large to tell anything."""
+    """The samples to try if this sample is too large, or if its outputs are too large for a conclusive look."""
 
     @cached_property
     def sample(self) -> Sample:
-        """The sample, with a name of its own after that of the written one."""
+        """The derived sample. Its name is that of the written sample, followed by the change."""
         return replace(self.unnamed, name=f"{self.unnamed.name}~{self.what}")
 
 
@@ -44,29 +44,29 @@ class Keywords:
 
     defaults: Mapping[str, Any] = field(default_factory=dict)
     choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """Further values."""
+    """Further values of each keyword, besides its default."""
     positional: Sequence[str] = ()
-    """The names of those that may be passed by position, in order."""
+    """The names of the parameters that may be passed by position, in order."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """How far samples are varied."""
+    """The extent to which samples are varied."""
 
     sizes: Sequence[int]
     call: Keywords
-    """Those of a call of the operator."""
+    """The keywords of a call of the operator."""
     module: Construction | None = None
-    """How the module is constructed, if the operator is one."""
+    """How the module is constructed, if the operator is a module."""
     constructor: Keywords | None = None
-    """The keywords of its constructor, where these are varied."""
+    """The keywords of the module's constructor, if they are varied."""
     is_thorough: bool = False
     real: str = ""
-    """The real dtype of as many digits, if that of the case is complex."""
+    """The real dtype of the same precision, if the dtype of the case is complex."""
 
 
 def changed(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:
-    """Return a sample with a function applied to its recipes."""
+    """Return a sample with a function applied to its recipes, and without `grad_outputs`."""
 
     def each(part: Any) -> Any:
         return change(part) if isinstance(part, Tensor) else part
@@ -75,7 +75,7 @@ def changed(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:
 
 
 def updated(recipe: Tensor, **update: Any) -> Tensor:
-    """Return a recipe with some keys changed. None takes a key out."""
+    """Return a recipe with some keys changed. None removes a key."""
     keys = recipe.stated() | update
     return type(recipe).model_construct(**{key: value for key, value in keys.items() if value is not None})
 
@@ -92,21 +92,21 @@ def with_some(sample: Sample, recipes: Sequence[Tensor], **update: Any) -> Sampl
 
 
 def rank_of(sample: Sample) -> int:
-    """Return the number of dims of the tensor that has the most."""
+    """Return the largest number of dims of a tensor in a sample."""
     return max((len(recipe.sizes) for recipe in sample.tensors), default=0)
 
 
 def has_indices(sample: Sample) -> bool:
-    """Tell whether there are whole numbers, which may be indices: then no size gets smaller."""
+    """Return whether a sample has integers or explicit values, which may be indices. Then no size is reduced."""
     return any(is_integer(recipe) or recipe.shape is None for recipe in sample.tensors)
 
 
 def is_integer(recipe: Tensor) -> bool:
-    """Tell whether a recipe is about whole numbers, whatever the dtype of the case."""
+    """Return whether a recipe has an integer dtype, whatever the dtype of the case."""
     name = recipe.dtype
     return name is not None and (name == "integer" or name.startswith(("int", "uint")))
 
 
 def is_free(recipe: Tensor) -> bool:
-    """Tell whether any numbers of the dtype of the case will do."""
+    """Return whether a recipe has the dtype of the case and does not specify its numbers."""
     return recipe.dtype is None and not recipe.model_fields_set & STATED

@@ -1,4 +1,4 @@
-"""Varies keywords: those of a sample, the defaults of the signature, and what other samples of the operator pass."""
+"""Varies keywords: those of a sample, those of the signature, and those that other samples of the operator pass."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from opcheck.spec.render import render
 from opcheck.spec.values import UNSET, NoneValue
 
 NONE = NoneValue(none=True)
-"""None, as a spec has it."""
+"""None, in the form that a spec has for it."""
 DIMS, INDEX = ("dim", "axis", "axes"), ("index", "idx")
-"""How the names of keywords begin or end that mean a dim, and end that mean an element."""
+"""The names of keywords for dims begin or end like DIMS, those for indices of elements end like INDEX."""
 TINY = 1e-3
-"""Below, a number is an epsilon. It stays small: it may guard the gradient, which is then meant to be another."""
+"""A number below is taken for an epsilon and stays small: a large epsilon may change the gradient on purpose."""
 UNVARIED = ("inplace", "in_place", "out", "training", "train", "use_input_stats", "generator")
-"""Keywords that say which operator it is, not what it computes."""
+"""The keywords that are not varied, since they select another operator rather than what it computes."""
 
 
 def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each keyword with other values: of the sample, of the signature, and those that only others pass.
+    """Yield samples with another value of one keyword: of the sample, of the signature, or of other samples only.
 
-    Then each but the last at once with the next one: code that two keywords reach together is rarely tested. What is
-    passed by position varies like a keyword. Of a module, the keywords of its constructor follow, and evaluation mode.
+    Then yield samples with other values of two successive keywords, since code that depends on two keywords is rarely
+    tested. Positional arguments are varied like keywords. For a module, do the same for the keywords of its
+    constructor, then yield evaluation mode.
     """
     rank, large = rank_of(sample), elements_of_all(sample, scope)
     positional = tuple(scope.call.positional[: len(sample.args)])
@@ -52,10 +53,12 @@ def _changed(
     change: Callable[[Sample, dict[str, Any]], Sample],
     prefix: str = "",
 ) -> Iterator[Derived]:
-    """Yield a sample with keywords changed, as a function does. One number alone may be, or scale, a threshold.
+    """Yield a sample with each of several changes of keywords.
 
-    large: the same sample with large elements, in which such a number is changed as well.
-    prefix: what comes before the name of a keyword in words.
+    large: the sample with large elements. A change of a single number is made to it, too, since the number may be, or
+        scale, a threshold.
+    change: returns a sample with the keywords changed.
+    prefix: text before the names of keywords in descriptions.
     """
     for each in changes:
         words = ", ".join(f"{prefix}{name} = {render(value)}" for name, value in each.items())
@@ -68,7 +71,10 @@ def _changed(
 
 
 def _called(positional: Sequence[str], sample: Sample, changes: Mapping[str, Any]) -> Sample:
-    """Return a sample with arguments changed, each where it is passed. positional: the names of its `args`."""
+    """Return a sample with arguments changed, by position or by name.
+
+    positional: the names of `sample.args`.
+    """
     named = zip(positional, sample.args, strict=False)
     args = (*(changes.get(name, own) for name, own in named), *sample.args[len(positional) :])
     kwargs = {name: value for name, value in changes.items() if name not in positional}
@@ -81,7 +87,7 @@ def _constructed(construction: Construction, sample: Sample, changes: Mapping[st
 
 
 def _with_indices(keywords: Keywords, sample: Sample) -> Keywords:
-    """Return keywords, those that mean an index (`ignore_index`, `padding_idx`) with one that a tensor holds."""
+    """Return keywords, with an index that occurs in a tensor as a choice for `ignore_index` and `padding_idx`."""
     held = set[int]().union(*map(numbers_in, sample.tensors))
     names = [name for name in keywords.defaults if name.endswith(INDEX)] if held else []
     choices = {name: [*keywords.choices.get(name, ()), min(held)] for name in names}
@@ -89,7 +95,7 @@ def _with_indices(keywords: Keywords, sample: Sample) -> Keywords:
 
 
 def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope, rank: int) -> Iterator[dict[str, Any]]:
-    """Yield keywords to change: one at a time, and then two. rank: of the largest tensor."""
+    """Yield the changes of keywords: one keyword at a time, then two. rank: the largest number of dims of a tensor."""
     own = {**keywords.defaults, **written}
     firsts: list[tuple[str, Any]] = []
     for name in dict.fromkeys((*own, *keywords.choices)):
@@ -104,14 +110,14 @@ def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope, rank:
 
 
 def _is_optional(name: str, value: Any, keywords: Keywords) -> bool:
-    """Tell whether an argument has a value, and its default is None."""
+    """Return whether the value of an argument is not None, but its default is."""
     return keywords.defaults.get(name, UNSET) is None and value not in (None, NONE)
 
 
 def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Scope, rank: int) -> Iterator[Any]:
-    """Yield other values of a keyword: some near its own, and those that other samples pass."""
+    """Yield other values of a keyword: some near its value, then `choices`."""
     value = own.get(name)
-    is_known = name.endswith(INDEX) and bool(choices)  # of other indices than those that occur, none says more
+    is_known = name.endswith(INDEX) and bool(choices)  # an index that does not occur has no effect
     near = () if is_known else islice(_near(name, value, rank), None if scope.is_thorough or is_dim(name) else 1)
     others = {render(other): other for other in (*near, *choices)}
     if name in own:
@@ -120,11 +126,13 @@ def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Sc
 
 
 def _near(name: str, value: Any, rank: int) -> Iterator[bool | float]:
-    """Yield a flag flipped; three times a number, and half; the next whole numbers.
+    """Yield values near a value.
 
-    Of a number below 1, which may be a probability or a weight, first one beyond a half, or below it. Of a dim also
-    the same one, counted from the other end. Of a number that is not whole, also its negative, and three quarters,
-    which may be no whole number.
+    - bool: the negation.
+    - float: three times the value, half, the negative, and three quarters, which may not be whole. For 0: 0.5 and -0.5.
+      A value between TINY and 1 may be a probability or a weight: first yield a number on the other side of 0.5.
+    - int: the next larger integer, and the next smaller one if the value is above 1 or a dim. For a dim, also the same
+      dim counted from the other end.
     """
     if isinstance(value, bool):
         yield not value
@@ -144,5 +152,5 @@ def _near(name: str, value: Any, rank: int) -> Iterator[bool | float]:
 
 
 def is_dim(name: str) -> bool:
-    """Tell whether a keyword says which dim of a tensor is meant, by its name."""
+    """Return whether a keyword is a dim of a tensor, judging by its name."""
     return name.startswith(DIMS) or name.endswith(DIMS) or name in ("diagonal", "offset")

@@ -1,4 +1,4 @@
-"""Varies how tensors lie in memory."""
+"""Varies the memory layout of tensors."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LAYOUTS: dict[str, tuple[Callable[[Tensor], bool], dict[str, Any]]] = {
     ),
     "lazily conjugated and negated": (lambda recipe: recipe.dtype is None, {"conj": True, "neg": True}),
 }
-"""Each with the tensors that can have it, and what their recipes say."""
+"""For each layout, a predicate for the recipes that can have it, and the keys to set in these recipes."""
 
 
 def by_layout(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each layout for all tensors that are contiguous as written."""
+    """Yield samples in which all tensors that are contiguous as written, and can have a layout, have it."""
     for what, (fits, says) in LAYOUTS.items():
         plain = (one for one in sample.tensors if one.memory == "contiguous" and not (one.conj or one.neg))
         recipes = list(filter(fits, plain))

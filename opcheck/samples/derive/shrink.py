@@ -1,4 +1,4 @@
-"""Makes a derived sample that is wrong as small as it stays wrong: sizes, then values, then keywords."""
+"""Reduces a derived sample that fails to the smallest one that still fails: sizes, then values, then keywords."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from opcheck.spec.library import Sample
 from opcheck.spec.recipe import Tensor
 
 ONE_BY_ONE = 130
-"""The sizes below are tried one by one. Beyond, those that are wrong are taken for an interval, which is halved."""
+"""Sizes below are tried one by one. Larger ones are bisected, assuming that all above the smallest failing one fail."""
 SIMPLE = (0, 1, 2, 3, 5, 10, 11, 20, 30, 100)
-"""Numbers that are tried in place of larger ones."""
+"""The numbers that are tried in place of larger ones."""
 
 Look = Callable[[Sample], str]
-"""Says what a sample is like: the name of what is wrong, "hold", or something else."""
+"""Tests a sample. Returns the name of the failure, "hold", or another answer."""
 
 
 def smallest(one: Derived, written: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
-    """Return the smallest sample that still fails, and what is known of its sizes and values, in words.
+    """Return the smallest sample that still fails, and facts about its sizes and values for a message.
 
-    First leading dims are dropped that are not needed, and each size becomes the smallest that still fails, then each
-    value the simplest; then keywords that are not needed are dropped.
+    Drop unnecessary leading dims, reduce each size to the smallest that still fails, replace each special value by the
+    simplest, drop unnecessary keywords, and undo changes of the module if possible.
+
+    wrong: the answer of `look` that counts as the same failure.
     """
     sample = one.sample
     while _leads(sample, written) and look(lowered(sample)) == wrong:
@@ -42,7 +44,7 @@ def smallest(one: Derived, written: Sample, look: Look, wrong: str) -> tuple[Sam
 
 
 def _leads(sample: Sample, written: Sample) -> bool:
-    """Tell whether each tensor has more dims than it was written with."""
+    """Return whether each tensor has more dims than in the written sample."""
     pairs = zip(written.tensors, sample.tensors, strict=False)
     return bool(sample.tensors) and all(len(after.sizes) > len(before.sizes) for before, after in pairs)
 
@@ -62,7 +64,7 @@ def _smaller(sample: Sample, written: Sample, look: Look, wrong: str) -> tuple[S
 
 
 def _least_size(least: int, largest: int, said: Callable[[int], str], wrong: str) -> tuple[int, str]:
-    """Return the least size that is wrong, and what the one before it is like; the largest is known to be wrong."""
+    """Return the smallest size that fails, and the answer for the next smaller one. `largest` is known to fail."""
     before, few = "", min(largest, ONE_BY_ONE)
     for size in range(least, few):
         answer = said(size)
@@ -81,7 +83,7 @@ def _least_size(least: int, largest: int, said: Callable[[int], str], wrong: str
 
 
 def _untied(sample: Sample, written: Sample, look: Look, wrong: str) -> Sample:
-    """Return the sample with sizes made smaller that need not be equal, as they are not in the written one."""
+    """Return the sample with each size of the written one reduced by itself: sizes need not have become equal."""
     pairs = zip(written.tensors, sample.tensors, strict=False)
     sizes = {old: new for before, after in pairs for old, new in zip(before.sizes, after.sizes, strict=False)}
     whole = resized(written, sizes)
@@ -96,7 +98,10 @@ def _untied(sample: Sample, written: Sample, look: Look, wrong: str) -> Sample:
 
 
 def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
-    """Return the sample with random values for those that do not matter, and simple ones for those that do."""
+    """Return the sample with random values instead of special ones if it still fails, else with simpler special values.
+
+    Also return facts about these values for a message.
+    """
     words = []
     for number in range(len(sample.tensors)):
         last = ""
@@ -112,9 +117,9 @@ def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]
 
 
 def _simple(recipe: Tensor) -> Iterator[tuple[float | None, dict[str, Any]]]:
-    """Yield keys for random values, then for simpler numbers in place of that which fills a tensor or is an element.
+    """Yield changes of a recipe: to random values, then to simpler numbers (throughout, or as one special element).
 
-    Of several elements, one alone.
+    Each change is a pair of the number (None for random values) and the keys to update.
     """
     if recipe.std == 0:
         yield None, {"mean": None, "std": None}

@@ -1,4 +1,4 @@
-"""Varies sizes: each size that occurs in a sample, empty tensors, ranks, and dims that are broadcast."""
+"""Varies sizes: each size that occurs in a sample, empty tensors, ranks, and broadcast dims."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import mapped
 
 CONSTRUCTED = 64
-"""The largest size that modules are constructed with: as that of a kernel, a larger one takes long."""
+"""The largest size to construct modules with. A larger kernel size, for instance, would be slow."""
 BLOCKS = (128, 128, 64, 16, 8)
-"""What all sizes of a sample become at once, as that of a block: of samples of rank 0, 1, 2, 3, and beyond."""
+"""The block size to set all sizes of a sample to at once, by the rank of the sample: 0, 1, 2, 3, and above."""
 ROW = 256
-"""What the last dim becomes: without any left over of a block of any usual size."""
+"""A size for the last dim: a multiple of all usual block sizes."""
 LONG = 4095
-"""How many terms a sum has that is long: one of ones no longer grows from 2,048 on in float16, and in bfloat16 if it is
-taken by vectors of eight."""
+"""The number of terms of a long sum. A sum of ones stops growing at 2,048 in float16, and also in bfloat16 if it is
+computed in vectors of eight."""
 SMALLER = {LONG: 527, 1031: 257, 128: 16, 64: 16}
-"""What sizes are instead where these are too large."""
+"""The size to try if one of these sizes is too large."""
 LARGE = 256
-"""A size above is varied downwards, too."""
+"""Sizes above are reduced, too."""
 DIMS = (2, 1, 2, 1)
-"""What dims are added up to rank 4."""
+"""The dims to add, as many as fit into rank 4."""
 ONE_DIM = ((1,), (2,))
-"""One leading dim."""
+"""The choices of a single leading dim."""
 TOGETHER = (17, 33)
-"""Where all sizes of a sample change at once, the first of them; the others are larger by one each."""
+"""If all sizes of a sample change at once, the first size. Each further size is larger by one."""
 
 
 def symbols(sample: Sample) -> set[int]:
-    """Return the sizes that are varied: those above 1 of tensors that have elements, but no explicit values."""
+    """Return the sizes to vary: those above 1, of tensors that are not empty and have no explicit values."""
     return {size for recipe in sample.tensors if recipe.shape and recipe.numel for size in recipe.shape} - {1}
 
 
 def keeps_ties(written: Sample, other: Sample) -> bool:
-    """Tell whether sizes that are equal in a sample are still equal in one that is derived from it.
+    """Return whether sizes that are equal in a written sample are still equal in a sample derived from it.
 
-    A size of 1 counts, too, and so do those of explicit values, which stay as they are. Dims that are added or taken
-    away are those in front, of all tensors or of none.
+    Sizes of 1 count, and so do the sizes of explicit values, which never change. If leading dims are added or removed,
+    their number must be the same for all tensors.
     """
-    if len(other.tensors) != len(written.tensors):  # some are left out
+    if len(other.tensors) != len(written.tensors):  # some tensors are left out
         sizes = [recipe.sizes for recipe in written.tensors]
         return all(recipe.sizes in sizes for recipe in other.tensors)
     pairs = [(before.sizes, after.sizes) for before, after in zip(written.tensors, other.tensors, strict=True)]
@@ -67,9 +67,9 @@ def keeps_ties(written: Sample, other: Sample) -> bool:
 
 
 def resized(sample: Sample, sizes: Mapping[int, int]) -> Sample:
-    """Return a sample with each size that is a key replaced, wherever it occurs. Explicit values stay.
+    """Return a sample with sizes replaced as in a mapping, wherever they occur. Explicit values stay.
 
-    If it says how a module is constructed, so are the numbers in there: most of them are sizes.
+    If the sample has constructor arguments of a module, integers in them are replaced, too, since most are sizes.
     """
     shaped = _with_sizes(sample, sizes)
     return shaped if sample.module is None else replace(shaped, module=_constructed(sample.module, sizes))
@@ -89,7 +89,7 @@ def _constructed(module: Construction, sizes: Mapping[int, int]) -> Construction
 
 
 def lowered(sample: Sample) -> Sample:
-    """Return a sample whose tensors without explicit values lack their leading dim."""
+    """Return a sample without the leading dim of each tensor, except for explicit values."""
     return _shaped(sample, lambda own: own[1:])
 
 
@@ -101,16 +101,16 @@ def _shaped(sample: Sample, change: Callable[[tuple[int, ...]], tuple[int, ...]]
 
 
 def _several(sample: Sample) -> Iterator[tuple[int, Tensor]]:
-    """Yield the tensors without explicit values, with their numbers among these, if there are several."""
+    """Yield the tensors without explicit values, each with its number among them, if there are several."""
     recipes = [recipe for recipe in sample.tensors if recipe.shape is not None]
     yield from enumerate(recipes) if len(recipes) > 1 else ()
 
 
 def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each size changed alone, all of them changed to different odd ones, and to one size; then a longer row.
+    """Yield samples with one size changed, with all sizes changed at once, and with a longer last dim.
 
-    A large size is also one smaller, and half as large. What all become together is, as a standard, tried alone only
-    where that is refused or too large.
+    A large size is also reduced by one and to half. By default, the sizes that are set all at once are set one by one
+    only if that sample is refused or too large.
     """
     own, grows = sorted(symbols(sample)), has_indices(sample)
     together = (TOGETHER if scope.is_thorough else TOGETHER[:1]) if len(own) > 1 else ()
@@ -124,8 +124,8 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
         if symbol > LARGE:
             yield from _alone(sample, [(symbol, symbol - 1), (symbol, symbol // 2)], scope)
     yield from _alone(sample, product(own, (size for size in alone if size >= TOGETHER[0])), scope)
-    # A square matrix, or as many rows as features: code may take one dim for the other. It has a path of its own where
-    # no element is left over, too.
+    # All sizes equal, as in a square matrix: code may confuse two dims. A size that is a multiple of the block size may
+    # also have its own code path.
     rank = rank_of(sample)
     block = max((BLOCKS[min(rank, len(BLOCKS) - 1)], *own))
     equal = {symbol: block for symbol in own if symbol != block}
@@ -137,9 +137,9 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def by_length(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each size grown alone to each in scope, with numbers of one sign, if a spec says nothing else of them.
+    """Yield samples with one size increased to each in scope, and positive numbers unless the spec specifies others.
 
-    There sums are long and grow, so that those in a coarse dtype lose what is added last.
+    Sums of positive numbers grow, so that a long sum in a low-precision dtype loses its last terms.
     """
     of_one_sign = changed(sample, _of_one_sign)
     yield from _alone(of_one_sign, product(sorted(symbols(sample)), scope.sizes), scope)
@@ -150,7 +150,7 @@ def _of_one_sign(recipe: Tensor) -> Tensor:
 
 
 def _alone(sample: Sample, sizes: Iterable[tuple[int, int]], scope: Scope) -> Iterator[Derived]:
-    """Yield each of several changes of a size. Where there are indices, none gets smaller."""
+    """Yield a sample for each pair of an old and a new size. No size is reduced if there are indices."""
     grows = has_indices(sample)
     for symbol, size in sizes:
         if size > symbol or (size < symbol and not grows):
@@ -160,9 +160,10 @@ def _alone(sample: Sample, sizes: Iterable[tuple[int, int]], scope: Scope) -> It
 def _changed(
     sample: Sample, sizes: Mapping[int, int], scope: Scope, instead: Others | None = None
 ) -> Iterator[Derived]:
-    """Yield a change of sizes; and of a module that is constructed with such sizes, one of these, too.
+    """Yield a sample with sizes changed; then one in which they are also changed in the constructor of the module.
 
-    instead: what to try where it is refused or too large. Default: each place alone, and smaller sizes.
+    instead: the samples to try if the first is refused or too large. Default: change one occurrence of the size at a
+        time if it is refused, and use smaller sizes if it is too large.
     """
     what = f"size{'s' * (len(sizes) > 1)} {', '.join(f'{old} -> {new}' for old, new in sizes.items())}"
     apart = instead or partial(_place_by_place, sample, sizes, what)
@@ -174,7 +175,7 @@ def _changed(
 
 
 def _smaller(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Iterator[Derived]:
-    """Yield a change to smaller sizes, if these are not tried anyway."""
+    """Yield a sample with the new sizes reduced as in SMALLER, unless these sizes are tried anyway."""
     least = max(sizes)
     smaller = {symbol: max(SMALLER.get(size, size), least) for symbol, size in sizes.items()}
     if not scope.is_thorough and smaller != sizes and least not in smaller.values():
@@ -182,7 +183,7 @@ def _smaller(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Iterator
 
 
 def _place_by_place(sample: Sample, sizes: Mapping[int, int], what: str) -> Iterator[Derived]:
-    """Yield the change of one size at each of its places alone, if there are several."""
+    """Yield samples with one occurrence of a size changed, if it occurs several times."""
     (symbol, size), *others = sizes.items()
     if others:
         return
@@ -197,13 +198,13 @@ def _place_by_place(sample: Sample, sizes: Mapping[int, int], what: str) -> Iter
 
 
 def by_emptiness(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each size changed to 0."""
+    """Yield samples with one size changed to 0, if there are no indices."""
     for symbol in sorted(symbols(sample)) if not has_indices(sample) else ():
         yield from _changed(sample, {symbol: 0}, scope)
 
 
 def by_rank(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield leading dims up to rank 4, or beyond, one of them 1; rank 0, or where that is refused a dim less."""
+    """Yield samples with leading dims added up to rank 4 (at least one dim), and of rank 0 (if refused: a dim less)."""
     ranks = {len(recipe.shape) for recipe in sample.tensors if recipe.shape is not None}
     if ranks:
         dims = DIMS[: max(4 - max(ranks), 1)]
@@ -213,7 +214,7 @@ def by_rank(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def _less(sample: Sample, ranks: Collection[int]) -> Iterator[Derived]:
-    """Yield all tensors with a dim less, and each alone of rank 0."""
+    """Yield a sample whose tensors all have one dim less, and samples with one tensor of rank 0."""
     if max(ranks) > 1:
         yield Derived("a dim less", lowered(sample))
     for number, recipe in _several(sample):
@@ -222,11 +223,11 @@ def _less(sample: Sample, ranks: Collection[int]) -> Iterator[Derived]:
 
 
 def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
-    """Return a change that puts dims in front: in front of all tensors, else one of them, or in front of one tensor."""
+    """Return a sample with leading dims added to all tensors; if refused: to one tensor, one dim, or trailing dims."""
     what = _dims_in_words("leading", dims)
 
     def apart() -> Iterator[Derived]:
-        for number, recipe in _several(sample) if dims != (2,) else ():  # a dim of 1 is tried there, too
+        for number, recipe in _several(sample) if dims != (2,) else ():  # a dim of 1 is also tried, which is enough
             yield Derived(f"{what} of tensor {number}", with_one(sample, recipe, shape=(*dims, *recipe.sizes)))
         if len(dims) > 1:
             yield from map(partial(_led, sample), ONE_DIM)
@@ -237,7 +238,7 @@ def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
 
 
 def _trailed(sample: Sample) -> Iterator[Derived]:
-    """Yield the first tensor with dims behind, up to rank 4, as of images: where the first dims have a meaning."""
+    """Yield a sample with trailing dims added to the first tensor, up to rank 4, as for images."""
     first = next(recipe for recipe in sample.tensors if recipe.shape is not None)
     dims = DIMS[: max(4 - len(first.sizes), 0)]
     if dims:
@@ -249,7 +250,7 @@ def _dims_in_words(which: str, dims: tuple[int, ...]) -> str:
 
 
 def by_broadcast(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each dim of each of several tensors reduced to one element."""
+    """Yield samples with one dim of one tensor reduced to size 1, if there are several tensors."""
     for number, recipe in _several(sample):
         for dim, size in enumerate(recipe.sizes if recipe.numel else ()):
             if size > 1:

@@ -1,4 +1,4 @@
-"""Varies numbers in tensors: special values, whole numbers, masks. What a spec says of them is the author's word."""
+"""Varies numbers in tensors: special values, integers, masks. Floating numbers that a spec specifies stay."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from opcheck.spec.library import Sample
 from opcheck.spec.recipe import Tensor
 
 NUMBERS = (0.0, 1.0, -1.0, 12.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
-"""What tensors, or elements, are: exact numbers, which are all ties, large, tiny and subnormal ones."""
+"""The numbers to fill tensors with (all elements are ties), and to set elements to: exact, large, tiny, subnormal."""
 FEW_NUMBERS = (0.0, 1e3)
-"""What tensors are filled with as a standard."""
+"""The numbers to fill tensors with by default."""
 ELEMENTS = (0.0, 12.0)
-"""What elements are as a standard: of larger ones, most functions that grow fast make numbers that tell nothing."""
+"""The numbers to set elements to by default. For larger ones, results of functions such as exp are inconclusive."""
 REPEATED = 33
-"""The least length to which whole numbers are repeated."""
+"""The minimum length to which tensors of integers are repeated."""
 SMALLER = {1e3: 30.0}
-"""What to fill a tensor with where a large number tells nothing, such as one that outputs grow too large for."""
+"""The number to fill a tensor with if a large number is inconclusive, as when the outputs are too large."""
 BOOLEAN = ("true", True), ("false", False)
 ADDITIVE = ("0", 0.0), ("-inf", -inf)
-"""What a mask keeps and what it leaves out, in words and as its element."""
+"""The elements of a mask that keep a value and that mask it, each as text and as a value."""
 
 
 def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each tensor filled with one number, then tensors with elements that are such numbers.
+    """Yield samples with a tensor filled with one number, then samples with single elements set to special numbers.
 
-    All tensors have such elements at once, in different places: where two factors are 0, so are both gradients. As a
-    standard, one is alone only where that is refused, or tells nothing.
+    Elements are set in all tensors at once, at different places, since the gradients of a product vanish where both
+    factors are 0. By default, they are set in one tensor at a time only if that sample is refused or inconclusive.
     """
     free, numbers = _free(sample), NUMBERS if scope.is_thorough else FEW_NUMBERS
     for number, recipe in free:
@@ -43,9 +43,9 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
-    """Return a sample with special elements in all tensors that have room for them, in different places.
+    """Return a sample with special elements in all tensors that are large enough, at different places.
 
-    None if there is no such tensor.
+    Return None if no tensor is large enough.
     """
     wide = _wide(sample)
     if not wide:
@@ -56,22 +56,22 @@ def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
         turn = turns.get(id(recipe))
         return recipe if turn is None else updated(recipe, contains=ELEMENTS[turn:] + ELEMENTS[:turn])
 
-    alone = partial(_with_elements, sample, [] if scope.is_thorough else wide, scope)  # else they are tried anyway
+    alone = partial(_with_elements, sample, [] if scope.is_thorough else wide, scope)  # thorough: by_value yields them
     return Derived(f"elements {', '.join(f'{one:g}' for one in ELEMENTS)}", changed(sample, contained), alone, alone)
 
 
 def _free(sample: Sample) -> list[tuple[int, Tensor]]:
-    """Return the tensors that may have any numbers, each with its place among all."""
+    """Return the tensors whose numbers the spec does not specify and that are not empty, each with its position."""
     return [(number, recipe) for number, recipe in enumerate(sample.tensors) if is_free(recipe) and recipe.numel]
 
 
 def _wide(sample: Sample) -> list[tuple[int, Tensor]]:
-    """Return those of them that have room for all special elements at once."""
+    """Return the tensors of `_free` that have enough elements for all special elements at once."""
     return [one for one in _free(sample) if one[1].numel >= len(ELEMENTS)]
 
 
 def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Scope) -> Iterator[Derived]:
-    """Yield each tensor with one element that is a number, unless that fills the tensor, as another sample does."""
+    """Yield samples with one special element in one tensor, unless a sample with the tensor filled is the same."""
     numbers, elements = (NUMBERS, NUMBERS) if scope.is_thorough else (FEW_NUMBERS, ELEMENTS)
     for number, recipe in free:
         for value in [one for one in elements if recipe.numel > 1 or one not in numbers]:
@@ -79,7 +79,7 @@ def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Sc
 
 
 def _full(sample: Sample, number: int, recipe: Tensor, value: float) -> Derived:
-    """Return a tensor filled with one number."""
+    """Return a sample with one tensor filled with a number."""
     less = [SMALLER[value]] if value in SMALLER else []
     return Derived(
         f"tensor {number} = {value:g}", with_one(sample, recipe, mean=value, std=0.0),
@@ -88,7 +88,7 @@ def _full(sample: Sample, number: int, recipe: Tensor, value: float) -> Derived:
 
 
 def by_dtype(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each of several tensors real where all others are complex."""
+    """Yield samples with one tensor real and all others complex, if there are several."""
     complex_ones = [(number, recipe) for number, recipe in enumerate(sample.tensors) if recipe.dtype is None]
     for number, recipe in complex_ones if scope.real and len(complex_ones) > 1 else ():
         if recipe.grad is not False and not recipe.conj:
@@ -96,10 +96,10 @@ def by_dtype(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each tensor of explicit whole numbers with the least and the largest of them throughout, and reversed.
+    """Yield samples with a tensor of explicit integers filled with its minimum or maximum, reversed, or repeated.
 
-    Then all of them several times, beyond a block. No other numbers: an operator need not check whether an index is in
-    range. Thorough: the same in 32 bits.
+    It is repeated to a length of at least REPEATED, more than a block of 32. Other integers are not used, since an
+    operator need not check whether an index is in range. If thorough, also yield the tensor in int32.
     """
     for number, recipe in enumerate(sample.tensors):
         own = numbers_in(recipe)
@@ -120,9 +120,9 @@ def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def by_mask(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield each mask with all, none, and all but the first row of its elements true, or 0 of an additive one.
+    """Yield samples with all elements of a boolean mask true, all false, and all true except for the first row.
 
-    A tensor of numbers without a derivative may be such a mask: what it leaves out is -inf.
+    A tensor of numbers that is not differentiated may be an additive mask, with 0 for true and -inf for false.
     """
     for number, recipe in enumerate(sample.tensors):
         is_bool, may_be_added = recipe.dtype == "bool", recipe.grad is False and is_free(recipe)
@@ -139,7 +139,7 @@ def by_mask(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def numbers_in(recipe: Tensor) -> set[int]:
-    """Return the explicit whole numbers of a recipe."""
+    """Return the explicit integers of a recipe; an empty set if it has none."""
     return set(_numbers(recipe.values)) if is_integer(recipe) and recipe.values is not None else set()
 
 
