@@ -1,7 +1,7 @@
 """opcheck: declarative tests of operators and their derivatives in PyTorch.
 
-`opcheck run` imports this package before pytest does, and nothing in it has assertions that pytest could rewrite, which
-would be a warning, and an error where a project makes errors of warnings: PYTEST_DONT_REWRITE.
+PYTEST_DONT_REWRITE: `opcheck run` imports this package before pytest does. Pytest would warn that it cannot rewrite its
+assertions, of which there are none; in projects that turn warnings into errors, that would be an error.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ HOMES = {
 """The module that defines each public name. It is imported on first use, so that `import opcheck` is cheap."""
 
 
-if not TYPE_CHECKING:  # type checkers would accept any name
+if not TYPE_CHECKING:  # else type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
         if name in HOMES:

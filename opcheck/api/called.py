@@ -1,4 +1,4 @@
-"""Turns a function and its arguments into what a spec gives: an operator with one sample."""
+"""Turns a function and its arguments into an operator with one sample, as a spec would give it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CallSample(Sample):
         return self.sparse
 
     def toml(self) -> str:
-        """Return nothing: the message shows the realized arguments anyway."""
+        """Return an empty string: the message shows the realized arguments anyway."""
         return ""
 
 
@@ -64,7 +64,7 @@ def operator_of(
 ) -> Operator:
     """Return the operator for one call of `opcheck.check`, made at `place` (file and line).
 
-    The parameters and buffers of a module are further keyword arguments.
+    The parameters and buffers of a module are added as keyword arguments.
 
     Raises ValueError or TypeError for arguments that cannot be tested.
     """
@@ -104,8 +104,8 @@ def operator_of(
 def _recipe_of(value: Any, place: str, own: str, any_grad: bool) -> Any:
     """Return an argument with each tensor, on its own or in lists and tuples, wrapped in a Given.
 
-    place: where the argument stands, in words. Raises ValueError for a tensor where derivatives cannot reach it: inside
-    a dict, a dataclass or a named tuple it would silently be a constant.
+    place: the position of the argument, in words. Raises ValueError for a tensor inside a dict, a dataclass or a named
+    tuple: derivatives cannot reach it, so it would silently be a constant.
     """
     if isinstance(value, Tensor):
         if value.is_nested:
@@ -113,7 +113,7 @@ def _recipe_of(value: Any, place: str, own: str, any_grad: bool) -> Any:
         return Given(value, value.requires_grad or not any_grad, own)
     if type(value) in (list, tuple):
         items = [_recipe_of(item, f"{place}[{index}]", own, any_grad) for index, item in enumerate(value)]
-        if all(map(is_, items, value)):  # there is no tensor
+        if all(map(is_, items, value)):  # no item is a tensor
             return value
         return items if type(value) is list else TupleValue.model_construct(tuple=items)
     for path, part in leaves_of(value):
@@ -126,7 +126,7 @@ def _recipe_of(value: Any, place: str, own: str, any_grad: bool) -> Any:
 
 
 def _own_dtype(tensors: list[Tensor]) -> str:
-    """Return the dtype that the leaves promote to. Without any leaf, it is the dtype of the first tensor.
+    """Return the dtype that the leaves promote to. Without any leaf, return the dtype of the first tensor.
 
     The leaves are the tensors that require grad or, if none does, all floating-point and complex tensors.
     """
@@ -137,7 +137,10 @@ def _own_dtype(tensors: list[Tensor]) -> str:
 
 
 def _names(names_or_groups: Iterable[str | torch.dtype], own: str) -> tuple[str, ...]:
-    """Return the dtypes that were asked for, groups expanded. Raises ValueError."""
+    """Return the names of the requested dtypes, with groups expanded.
+
+    Raises ValueError for an unknown name, and for a real dtype if the arguments are complex.
+    """
     entries = [str(entry).removeprefix("torch.") for entry in names_or_groups]
     for entry in entries:
         mistake = names.unknown(entry)
@@ -153,7 +156,7 @@ def _names(names_or_groups: Iterable[str | torch.dtype], own: str) -> tuple[str,
 def _supports(claims: Mapping[str, Any]) -> Supports:
     """Return the claims of a call.
 
-    Raises ValueError for keys and values that do not exist, TypeError for what is no mapping.
+    Raises ValueError for keys and values that do not exist, TypeError if `claims` is not a mapping.
     """
     if not isinstance(claims, Mapping):
         raise TypeError(f'supports is a dict such as {{"forward_ad": False}}, not {type(claims).__name__}')
@@ -169,7 +172,7 @@ def _supports(claims: Mapping[str, Any]) -> Supports:
 
 
 def name_of(function: Any) -> str:
-    """Return what a function is called in ids: `mylib.cube`, `torch.sin`, `torch.ops.mylib.cube`."""
+    """Return the name of a function in ids: `mylib.cube`, `torch.sin`, `torch.ops.mylib.cube`."""
     if isinstance(function, partial):
         return name_of(function.func)
     if isinstance(function, REGISTERED):

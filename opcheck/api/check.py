@@ -1,4 +1,4 @@
-"""`opcheck.run` and `opcheck.check`: run cases in this process, of specs and of a function with its arguments."""
+"""`opcheck.run` and `opcheck.check`: run the cases of specs, or of a function with its arguments, in this process."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def run(cases: Iterable[Case], *, project: str | Path | None = None) -> list[Out
     """Run cases one after the other, in this process.
 
     After each case, the settings of the process (grad mode, default dtype, threads, random generators and so on) are
-    restored. An operator that crashes or hangs takes this process with it; the command `opcheck run` does not have
-    that problem.
+    restored. An operator that crashes or hangs also crashes or hangs this process; the command `opcheck run` does
+    not have that problem.
 
     Args:
         cases: The cases, from `opcheck.plan`.
@@ -67,10 +67,10 @@ def run(cases: Iterable[Case], *, project: str | Path | None = None) -> list[Out
 
 
 class CheckSession(RunSession):
-    """The surroundings of one call of `check`."""
+    """The session of one call of `check`."""
 
     def rerun(self, case: Case) -> str:
-        """Return how to run a case alone."""
+        """Return the call of `opcheck.check` that runs a case alone."""
         seed = f", seed={case.base_seed}" if case.base_seed else ""
         return f'opcheck.check({case.operator.id}, ..., checks="{case.check}"{seed})'
 
@@ -96,7 +96,7 @@ def check(
 
     Args:
         function: The function to test, or a module: its parameters that require grad are differentiated, too, and it
-            stays in the mode that it is in, training or evaluation. It must return a tensor, or tensors in tuples,
+            stays in its mode, training or evaluation. It must return a tensor, or tensors in tuples,
             lists, dicts, named tuples or dataclasses. To test an in-place function, wrap it:
             `lambda x: function(x.clone())`.
         args: Positional arguments of the function. Tensors may be of any shape, dtype, layout and device, on their own
@@ -110,7 +110,7 @@ def check(
         dtypes: Further dtypes to test: names, groups such as `"floating"`, or `torch.dtype` objects. Tensors that have
             the dtype of the arguments are converted. Where a real tensor that is differentiated becomes complex, it
             gets random imaginary parts. Derivatives are compared in the most precise real and the most precise complex
-            dtype; in the others, values and gradients are compared with these.
+            dtype; in other dtypes, values and gradients are compared with those in these two.
         checks: Names of the checks to run. Default: all that apply.
         seed: Seed of random cotangents, directions and imaginary parts. Default: the one in `[tool.opcheck]`, else 0.
         raise_exception: Whether to raise `CheckError` if a check does not pass.
@@ -119,7 +119,7 @@ def check(
         A `CheckReport` with one outcome for each check and dtype.
 
     Raises:
-        CheckError: A check failed, or could not test anything. The message is the one that a spec would get. If the
+        CheckError: A check failed, or could not test anything. The message is that of a failed case of a spec. If the
             function raised an exception, that exception is the cause.
         TypeError: `function` is not callable, or is a class.
         ValueError: No argument is a tensor, a name does not exist, or a check in `checks` does not apply.
@@ -161,7 +161,7 @@ def check(
     number = seed_of(seed, settings)
     cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
     if any(action == "error" for action, *_ in warnings.filters):
-        import_what_is_late()  # a warning that is an error would leave it half done
+        import_what_is_late()  # else a warning raised as an error could interrupt these imports
     session = CheckSession(settings)
     session.callables[operator.id] = function
     outcomes, causes = [], []
@@ -175,14 +175,14 @@ def check(
 
 
 def _refuse(function: Any, names: Iterable[str]) -> None:
-    """Raise TypeError for what cannot be tested, ValueError where a keyword may be meant for the function."""
+    """Raise TypeError if the function cannot be tested, ValueError if a keyword may be meant for the function."""
     try:
         as_operator(function, getattr(function, "__qualname__", reprlib.repr(function)))
     except Unresolved as error:
         raise TypeError(f"opcheck.check expects a function: {error.in_full}") from None
     try:
         parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # of C code
+    except (TypeError, ValueError):  # C code without a signature
         return
     for name in names:
         if name in parameters:
@@ -191,7 +191,7 @@ def _refuse(function: Any, names: Iterable[str]) -> None:
 
 
 def _planned(operator: Operator, device: DeviceProfile, selection: Selection, seed: int) -> list[Case]:
-    """Return the cases of a call. Raises ValueError for a check that does not exist, or has no case."""
+    """Return the cases of a call. Raises ValueError for a check that does not exist or has no case."""
     library = Library((operator,))
     mistakes = selection.mistakes(library)
     if mistakes:
@@ -207,7 +207,7 @@ def _planned(operator: Operator, device: DeviceProfile, selection: Selection, se
 
 
 def _device(arguments: Any, settings: Settings) -> DeviceProfile:
-    """Return the profile of the device that the arguments are on: the first one that is not the CPU, if any."""
+    """Return the profile of the device of the arguments: the first device that is not the CPU, else the CPU."""
     devices = [part.device for _, part in leaves_of(arguments) if isinstance(part, torch.Tensor)]
     device = next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
     for profile in settings.profiles().values():

@@ -1,6 +1,6 @@
-"""`opcheck.load` and `opcheck.plan`: from spec files to cases, without torch.
+"""`opcheck.load` and `opcheck.plan`: load spec files and plan their cases, without importing torch.
 
-Paths are relative to the file that calls, and the settings are those of its project.
+Paths are relative to the calling file, and the settings are those of its project.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def plan(
 ) -> list[Case]:
     """Return the cases of a library: one for each operator, variant, device, dtype and check. Does not import torch.
 
-    Each of the keywords takes a name or several, and selects everything if it is None.
+    Each keyword that selects cases takes one name or several. None selects everything.
 
     Args:
         library: The specs, from `opcheck.load`.
@@ -110,7 +110,7 @@ def plan(
 
 
 def several(value: Any) -> tuple[Any, ...]:
-    """Return what an argument lists: a name or a dtype stands for itself, None for nothing."""
+    """Return the items of an argument as a tuple. A single name or dtype is one item, None is no item."""
     if isinstance(value, Iterable) and not isinstance(value, str):
         return tuple(value)
     return () if value is None else (value,)
@@ -143,9 +143,9 @@ def settings_of(project: str | Path | None) -> Settings:
 
 
 def _spec_paths(specs: Iterable[str | Path], settings: Settings) -> list[Path]:
-    """Return where specs are that the calling file names, relative to its folder.
+    """Return the paths of specs that the calling file names, relative to its folder.
 
-    Raises SpecError, at the line of the call, if one is not there.
+    Raises SpecError, at the line of the call, if a path does not exist.
     """
     file, line = caller()
     folder, paths, problems = folder_of(file), [], []
@@ -162,7 +162,10 @@ def _spec_paths(specs: Iterable[str | Path], settings: Settings) -> list[Path]:
 
 
 def _missing(file: Path, line: int, spec: str | Path, path: Path, settings: Settings) -> Problem:
-    """Return the mistake. For a path relative to the current folder or to the project, it names the right one."""
+    """Return the problem of a path that does not exist.
+
+    It suggests the right path, if `spec` is relative to the current folder or the project, or is misspelled.
+    """
     near = next((base / spec for base in (Path.cwd(), settings.root) if (base / spec).exists()), None)
     if near is None and path.parent.is_dir():
         siblings = [each.name for each in path.parent.iterdir() if each.is_dir() or each.suffix == ".toml"]
@@ -174,7 +177,7 @@ def _missing(file: Path, line: int, spec: str | Path, path: Path, settings: Sett
 
 
 def seed_of(seed: int | None, settings: Settings) -> int:
-    """Return the given seed, or that of the project for None. Raises ValueError unless it is an integer >= 0."""
+    """Return the given seed, or the seed of the project for None. Raises ValueError unless it is an integer >= 0."""
     if seed is None:
         return settings.seed
     if not isinstance(seed, int) or seed < 0:

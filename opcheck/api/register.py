@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 J = TypeVar("J", bound="Judge")
 Rule = Literal["values", "derivative", "one"]
-"""The rules of planning, without `every`: a check of a plugin cannot judge dtypes that a spec does not claim."""
+"""The rules for the dtypes of a check, without `every`: a plugin cannot judge dtypes that a spec does not claim."""
 
 
 @overload
@@ -50,7 +50,7 @@ def register_check(
     """Register a function as a check, under its own name.
 
     The function gets a `Subject`: one operator at one sample. It returns True or False, a `Verdict` for a message of
-    its own, or None if the sample says nothing about the claim. An exception, such as that of an `assert`, fails the
+    its own, or None if the claim does not apply to the sample. An exception, such as that of an `assert`, fails the
     check. A check that returns None for every sample is an error.
 
     Put the function into a module that `[tool.opcheck] plugins` lists, so that all processes import it. With plain
@@ -59,11 +59,11 @@ def register_check(
     Args:
         function: The function, if the decorator is used without parentheses.
         name: The name of the check, as in `--check`. Default: the name of the function.
-        claim: What it means that the check passes, in one line. Default: the first line of the docstring.
+        claim: The property that the check tests, in one line. Default: the first line of the docstring.
         dtypes: The dtypes to run in. `"values"`: the most precise real and complex dtype of the forward pass, and
             int64. `"derivative"`: those of the backward pass, with inputs that require grad. `"one"`: the first of
             `"values"`.
-        needs: Keys of `supports`. The check is left out for operators that do not support one of these.
+        needs: Keys of `supports`. Operators that lack any of these are not checked.
         every_variant: Whether to check in-place variants, too.
         applies: A function that takes an `Operator` and returns whether to check it. Default: all operators.
 
@@ -138,7 +138,7 @@ def _refuse_mistakes(kind: CheckKind) -> None:
 
 
 def _again(known: Any, judge: Any) -> bool:
-    """Tell whether a function is defined anew: its module is loaded again, or its cell in a notebook."""
+    """Return whether `judge` redefines `known`: its module was reloaded, or its notebook cell has run again."""
     same = [getattr(known, name, 0) == getattr(judge, name, 1) for name in ("__module__", "__qualname__")]
     return all(same) and (_place(known) == _place(judge) or judge.__module__ == "__main__")
 

@@ -10,7 +10,7 @@ from opcheck.running.outcome import KINDS, Outcome
 from opcheck.text import printable, shortened
 
 HELD = ("passed", "xfailed")
-"""Outcomes that are no failure: xfailed is what a device profile expects."""
+"""Outcomes that are not failures. xfailed is a failure that a device profile expects."""
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,18 @@ class CheckReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every check passed, but for those that torch has no way to ask about."""
+        """Whether every check passed, except checks that torch has no means to perform. False if no check passed."""
         return bool(self.outcomes) and not self.failures
 
     @property
     def failures(self) -> tuple[Outcome, ...]:
-        """The outcomes of checks that failed or could not test anything."""
+        """The outcomes of checks that failed or could not test anything.
+
+        Checks that torch has no means to perform are left out, unless no check passed.
+        """
         bad = tuple(outcome for outcome in self.outcomes if outcome.outcome not in HELD)
         within = tuple(outcome for outcome in bad if not outcome.fields.get("out_of_reach"))
-        return bad if len(bad) == len(self.outcomes) else within  # torch can be asked about none: nothing held
+        return bad if len(bad) == len(self.outcomes) else within  # no check passed: nothing has been shown
 
     @property
     def by_check(self) -> dict[str, tuple[Outcome, ...]]:
@@ -61,7 +64,7 @@ class CheckReport:
         return len(self.outcomes)
 
     def __str__(self) -> str:
-        """Return the number of outcomes of each kind, a line for each of them, and the messages of failures."""
+        """Return the number of outcomes of each kind, a line for each outcome, and the messages of failures."""
         lines = [f"{self.name}: {self._counts()}", *(f"  {_line(outcome)}" for outcome in self.outcomes)]
         parts = ["\n".join(map(printable, lines)), *map(_message, self.failures)]
         return "\n\n".join(parts)

@@ -1,1 +1,1 @@
-"""Drafts specs by trying: guesses arguments, runs the cases, and takes back the claims that the operator refuses."""
+"""Drafts specs by trial: guesses arguments, runs the cases, and takes back the claims that the operator refuses."""

@@ -1,4 +1,4 @@
-"""Allows a module in the settings of a project: `[tool.opcheck]` in its pyproject.toml, whose comments stay."""
+"""Adds a module to `[tool.opcheck]` in the pyproject.toml of a project. Comments in the file are kept."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from opcheck.spec.document import PROJECT
 
 
 def allow(module: str, settings: Settings) -> list[str]:
-    """Add a module, and a folder of specs if there is none, to the settings. Return what was added, in words.
+    """Add a module, and a folder of specs if none is set, to the settings. Return what was added, in words.
 
-    A pyproject.toml is made in the current folder if the project has none.
+    If the project has no pyproject.toml, create one in the current folder.
     """
     path = settings.root / PROJECT
     text = path.read_text(encoding="utf-8") if path.is_file() else ""

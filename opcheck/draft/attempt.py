@@ -1,4 +1,4 @@
-"""What one call of an operator shows: whether it takes a sample, is random, and can be differentiated."""
+"""Tries a sample on an operator: whether the operator accepts it, is random, and can be differentiated."""
 
 from __future__ import annotations
 
@@ -22,72 +22,75 @@ from opcheck.samples.results import Untestable
 from opcheck.text import one_line
 
 NO_GRAPH, NO_TANGENT = "no output requires grad", "no output has a tangent"
-"""What is wrong with a call that raises nothing."""
+"""Why a call that raises no exception has no derivative in reverse or forward mode."""
 
 Depth = tuple[int, ...]
-"""How far a call got: the instructions that ran last, of the operator and of what it calls, compared in this order.
-In a call that is written on several lines, arguments come before the call, which lines do not tell."""
+"""How far a call got: the offset of the last bytecode instruction in each frame of the traceback, outermost first,
+without frames of opcheck and torch. Depths are compared as tuples. Line numbers would not do: in a call that is written
+on several lines, the arguments are evaluated before the call, but follow it in the source."""
 
 NO_GUESS: Depth = ()
-"""The depth of what opcheck itself refuses, and no operator."""
+"""The depth of a sample that opcheck refuses itself, before the operator is called."""
 
 OUT_OF_SIGHT: Depth = (0,)
-"""The depth of what is refused by code in C++."""
+"""The depth of an exception raised in C++, without any Python frame of the operator."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A sample that an operator takes, and what its result is like."""
+    """A sample that an operator accepts, and the properties of its result."""
 
     sample: SampleData
     random: bool = False
     inplace: bool = False
-    """Whether the operator changes its first argument, so that it gets a clone."""
+    """Whether the operator writes to its first argument. It then gets a clone of it."""
     without_forward: str = ""
-    """Why no output has a tangent: what forward mode raises, or `NO_TANGENT`. Empty if one has."""
+    """Why no output has a tangent: the error of forward mode, or `NO_TANGENT`. Empty if any output has a tangent."""
     without_backward: dict[int | str, str] = field(default_factory=dict)
-    """Why there is no derivative with respect to an argument alone: what backward raises, or `NO_GRAPH`. Empty if there
-    is. The arguments are positions and names, those of parameters too."""
+    """Why there is no derivative with respect to each argument, by its position or name: a refusal by backward, or
+    `NO_GRAPH`. Empty if there is a derivative, or if backward raises any other error. Parameters of a module are
+    arguments, too."""
     is_telling: bool = True
-    """Whether a gradient is more than zeros, or rounding, or backward raises; and no derivative is huge, infinite or
-    NaN, as outside the domain of a function that is clamped."""
+    """Whether the derivatives are conclusive: gradients and tangents are finite, and the largest gradient is neither
+    zero (up to rounding) nor huge, as outside the domain of a function that is clamped. Without any gradient,
+    for example because backward raises, only the tangents count."""
 
     @property
     def requires_grad(self) -> bool:
-        """Whether an output has a graph."""
+        """Whether any output requires grad."""
         return any(why != NO_GRAPH for why in self.without_backward.values())
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Why a sample is of no use."""
+    """A sample that cannot be used, and why."""
 
     why: str
     depth: Depth = OUT_OF_SIGHT
     source: str = ""
-    """The lines that raised it, up to three."""
+    """The source line that raised the exception, and up to two lines before it."""
     ends_process: bool = False
-    """Whether it raised what ends a process."""
+    """Whether the exception would end the process, such as SystemExit."""
     needs_gpu: bool = False
-    """Whether that is for want of a GPU: then no other call gets further."""
+    """Whether the operator needs a GPU, and there is none: every other call fails as well."""
     is_plain: bool = False
-    """Whether the operator took the sample, and returned numbers, strings and the like, but no tensor."""
+    """Whether the operator accepted the sample, but returned only numbers, strings and the like, and no tensor."""
 
     @classmethod
     def by(cls, error: BaseException, device: str = "cpu") -> Refused:
-        """Return the refusal that an exception of a call on a device is."""
+        """Return the refusal for an exception that a call on a device raised."""
         frames = [one for one in _tracebacks(error) if not _is_ours(one.tb_frame.f_globals)]
         why, depth, source = one_line(error), tuple(one.tb_lasti for one in frames) or OUT_OF_SIGHT, ""
         if frames:
             file, last = frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
             source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
-        gpu = device == "cpu" and needs_gpu(why, source)  # elsewhere it has what it needs
+        gpu = device == "cpu" and needs_gpu(why, source)  # elsewhere, its tensors are on a device
         is_plain = isinstance(error, Untestable) and error.is_plain
         return cls(why, (sys.maxsize,) if gpu else depth, source, not isinstance(error, Exception), gpu, is_plain)
 
 
 def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
-    """Yield the tracebacks of an exception, one for each frame."""
+    """Yield the traceback objects of an exception, one for each frame, outermost first."""
     one = error.__traceback__
     while one is not None:
         yield one
@@ -99,11 +102,14 @@ def _is_ours(names: dict[str, Any]) -> bool:
 
 
 def shown(function: TestedFunction, sample: SampleData) -> Tried | Refused:
-    """Return what a call of a function with its inputs, which are those of a sample, shows, or why it is of no use."""
+    """Call a function at its inputs, and return what the calls show, or why the sample cannot be used.
+
+    sample: the sample that the inputs of the function were made from.
+    """
     leaves = function.inputs.leaves
     if not leaves:
         return Refused("no tensor to differentiate with respect to")
-    kept = copies(leaves)  # a call may write to what it gets
+    kept = copies(leaves)  # a call may write to its arguments
     outputs, again = function(), function(*kept)
     if not _is_finite(outputs):
         return Refused("the result is not finite")
@@ -124,13 +130,16 @@ def _is_finite(tensors: Iterable[Tensor]) -> bool:
 
 
 def _are_moderate(gradients: Iterable[Tensor]) -> bool:
-    """Tell whether gradients are such as differences can be compared with: neither next to nothing nor huge."""
+    """Return whether the largest gradient is neither rounding nor huge, so that finite differences can check it."""
     largest = max((float(one.abs().max()) for one in gradients if one.numel()), default=0.0)
     return 1e-6 < largest < 1e8
 
 
 def _by_backward(function: TestedFunction) -> tuple[list[Tensor], dict[int | str, str]]:
-    """Return the gradients with respect to one argument at a time, and why there are none, by argument."""
+    """Return the gradients with respect to one leaf at a time; and why there is none, by argument.
+
+    The arguments are positions and names. The reason is empty for an argument that has a gradient.
+    """
     gradients, without = list[Tensor](), dict[int | str, str]()
     for slot in function.inputs.slots:
         leaves = [leaf.detach().clone() for leaf in function.inputs.leaves]
@@ -149,7 +158,7 @@ def _by_backward(function: TestedFunction) -> tuple[list[Tensor], dict[int | str
 
 
 def _by_forward(function: TestedFunction) -> tuple[list[Tensor], str]:
-    """Return the tangents of the outputs that have one, and why none has."""
+    """Return the tangents of the outputs that have one; and why there are none, else an empty string."""
     leaves = [leaf.detach() for leaf in function.inputs.leaves]
     try:
         _, carried = pushed(function, leaves, list(map(torch.ones_like, leaves)))

@@ -1,4 +1,4 @@
-"""Drafts the specs of a target, writes each to a file as it is done, and says what is wrong first."""
+"""Drafts the specs of a target, appends each to a file as soon as it is done, and reports failures first."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from opcheck.spec.document import shown
 from opcheck.text import counted
 
 MOST_BUDGETS = 7
-"""How many times the budget a process may take by the clock before it tells what it does, or to reproduce a failure."""
+"""Wall-clock limit of a process, as a multiple of the budget: to report its first step, or to reproduce a failure."""
 
 MOST_REPRODUCED = 3
-"""Of how many operators a failure is shown in plain torch."""
+"""The maximum number of operators of which a failure is reproduced in plain torch."""
 
 MOST_RESTARTS = 5
-"""How many calls of one operator may end its process before it is given up."""
+"""The maximum number of restarts of one operator, each after a call that ended its process."""
 
 FEW = 3
-"""How many operators that fail in half precision alone are reported one by one."""
+"""The number of operators that fail only in half precision, and are still reported one by one."""
 IN_HALF = (
     "failed: in half precision alone, too: {}; if they are not meant for it, take float16 and bfloat16 out of dtypes"
 )
@@ -56,24 +56,25 @@ class Author:
     workplace: Workplace
     processes: int
     say: Callable[..., None]
-    """Prints lines."""
+    """The function that prints lines to the user."""
     trials: list[Trial] = field(default_factory=list)
     unusable: dict[str, str] = field(default_factory=dict)
-    """What the target names that is no operator, and why."""
+    """The names in the target that cannot be tested as operators, with the reasons."""
     wanted: list[str] = field(default_factory=list)
     forks: bool = False
     """Whether this process can be forked."""
     added: list[str] = field(default_factory=list)
-    """What was added to the settings of the project."""
+    """The additions to the settings of the project, in words."""
 
     def draft(
         self, arguments: Sequence[list[dict[str, Any]]], module: dict[str, Any] | None, tests: Sequence[str]
     ) -> None:
-        """Draft the operators that the file does not have yet, and write each as soon as it is done.
+        """Draft the operators that the file does not have yet, and append each to the file as soon as it is done.
 
-        arguments: samples; module: how to construct modules; tests: where calls are recorded. All may be empty.
+        arguments: groups of samples; module: how to construct modules; tests: pytest arguments for the tests to record
+        calls in. Each may be empty.
 
-        Raises Unresolved if there is nothing to draft, and SpecError.
+        Raises Unresolved if there is nothing to draft, SpecError if the file has a mistake.
         """
         threads = threading.active_count()
         self.workplace.enter()
@@ -86,7 +87,7 @@ class Author:
         calls = self._calls(tests) if tests else {}
         trials = [Trial(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
         if len(trials) > 1:
-            process_state.import_what_is_late()  # else each process would
+            process_state.import_what_is_late()  # once here, instead of in each process
         is_alone = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         self.forks = is_alone and self.workplace.device.device_string == "cpu"
         for number, own in enumerate(self._tried(trials), start=1):
@@ -95,7 +96,7 @@ class Author:
             raise nothing_to_draft(self._left_out())
 
     def _choose(self, all_names: dict[str, str]) -> None:
-        """Choose the operators that the file does not have. Raises Unresolved if there are none."""
+        """Set `wanted` to the operators that the file does not have. Raises Unresolved if there are none."""
         known = self._known()
         self.unusable = {name: why for name, why in all_names.items() if why}
         self.wanted = [name for name in all_names if name not in self.unusable and name not in known]
@@ -107,7 +108,10 @@ class Author:
         self.say(*there)
 
     def _known(self) -> set[str]:
-        """Return the operators that the file has. Raises SpecError for a mistake in it, Unresolved for its defaults."""
+        """Return the ids of the operators in the file.
+
+        Raises SpecError if the file has a mistake, Unresolved if it has a table `[defaults]`.
+        """
         if not self.file.exists():
             return set()
         library = load([self.file], self.workplace.settings)
@@ -117,7 +121,7 @@ class Author:
         return {operator.id for operator in library}
 
     def _calls(self, tests: Sequence[str]) -> dict[str, list[Group]]:
-        """Run tests in a process of their own, and return calls of each operator, one of each kind."""
+        """Run tests in a separate process. Return the calls that they make of each operator, one of each kind."""
 
         def run(tests: Sequence[str]) -> dict[str, list[Group]]:
             import pytest
@@ -134,7 +138,10 @@ class Author:
         return calls
 
     def _tried(self, trials: Sequence[Trial]) -> Iterator[Trial]:
-        """Yield what is known of each operator. One whose process ends in a call is tried again without that call."""
+        """Yield the finished trial of each operator. If a call ends the process, try again without that call.
+
+        There is no new try after a call of the operator that hangs, and after `MOST_RESTARTS`.
+        """
         while trials:
             again = []
             answers = self._apart(partial(trial, workplace=self.workplace), trials)
@@ -147,12 +154,15 @@ class Author:
             trials = again
 
     def _apart(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | Ended]:
-        """Yield what a function returns for each item, in forks of this process where that is safe."""
+        """Yield the result of a function for each item, or how its process ended. Fork processes where that is safe."""
         patience = MOST_BUDGETS * self.workplace.budget
         return apart(work, items, self.processes, patience, forks=self.forks, fresh=True)
 
     def _take(self, own: Trial, head: str) -> None:
-        """Write the drafts of an operator, and say what has become of it."""
+        """Write the drafts of an operator to the file, and print a line about the operator.
+
+        head: the start of the line.
+        """
         self.trials.append(own)
         if own.drafts:
             self._write(own.drafts)
@@ -164,7 +174,7 @@ class Author:
 
     @property
     def drafts(self) -> list[Draft]:
-        """The drafts that are written."""
+        """The drafts of all trials so far. Each is in the file."""
         return [draft for own in self.trials for draft in own.drafts]
 
     def _write(self, drafts: Sequence[Draft]) -> None:
@@ -175,7 +185,10 @@ class Author:
         self.file.write_text(old + "\n".join(draft.toml() for draft in drafts), encoding="utf-8")
 
     def report(self, *, interrupted: bool = False) -> int:
-        """Say what is wrong, then what was written. Return the exit code. interrupted: whether to run nothing more."""
+        """Print what fails, then what was written. Return the exit code: 1 if anything fails, or nothing was drafted.
+
+        interrupted: whether the user interrupted the command. Then failures are not reproduced.
+        """
         wrong, drafts = self._wrong(), self.drafts
         self.say(*wrong)
         if not interrupted and time.monotonic() < self.workplace.until:
@@ -205,7 +218,7 @@ class Author:
         return 1 if wrong else 0
 
     def _reproduce(self) -> None:
-        """Show the first failure of some operators as a script in plain torch."""
+        """Print the first failure of some operators as a script in plain torch."""
         first = {record["operator"]: record["id"] for record in reversed(self._recorded("failed"))}
         failures = [(draft, first[draft.id]) for draft in self.drafts if draft.id in first]
         answers = self._apart(partial(reproduced, workplace=self.workplace), failures[:MOST_REPRODUCED])
@@ -216,7 +229,7 @@ class Author:
             self.say(f"all failures in plain torch: opcheck run --repro {shlex.quote(shown(self.file))}")
 
     def _wrong(self) -> list[str]:
-        """Return what fails: wrong results, crashes, what could not be tested."""
+        """Return lines about everything that is wrong: wrong results, crashes, and cases that could not be tested."""
         failed, coarse = without_coarse(self._recorded("failed"))
         untested = self._recorded("error", "inconclusive")
         ended = [f"{own.name}: {why}" for own in self.trials if not own.is_slow for why in own.ended[:1]]
@@ -231,11 +244,11 @@ class Author:
         return lines + [IN_HALF.format(", ".join(coarse))] * bool(coarse)
 
     def _recorded(self, *outcomes: str) -> list[Record]:
-        """Return what has become of the cases with some outcomes."""
+        """Return the records of the cases with one of these outcomes."""
         return [record for own in self.trials for record in own.recorded(*outcomes)]
 
     def _left_out(self) -> list[str]:
-        """Return why there is no draft of what the target names, a line each."""
+        """Return a line for each name in the target that has no draft, with the reason."""
         refused = {own.name: own.refusal for own in self.trials if own.begun and not own.drafts}
         return [f"{name}: {why}" for name, why in {**self.unusable, **refused}.items()]
 
@@ -244,19 +257,19 @@ HEAD = "# Drafted by `opcheck new`, from what the operators did. Review each cla
 
 
 def nothing_to_draft(why: Sequence[str]) -> Unresolved:
-    """Return the exception that says so, with a line for each reason; one alone stands behind it."""
+    """Return the exception for a target without drafts. Several reasons get a line each, one is on the first line."""
     return Unresolved("nothing to draft:" + "".join(f"\n  {line}" if len(why) > 1 else f" {line}" for line in why))
 
 
 def but_of(arguments: bool | Sequence[int | str]) -> str:
-    """Return what is supported all the same, as in ` but of x`."""
+    """Return the arguments that are supported, as in ` but of x`; empty if none is."""
     return f" but of {', '.join(map(str, arguments))}" if isinstance(arguments, Sequence) else ""
 
 
 def lines_of(records: Sequence[Record]) -> list[str]:
-    """Return a line for each thing that goes wrong with an operator: its diagnosis if there is one.
+    """Return a line for each distinct failure of an operator: its diagnosis if there is one, else its reason.
 
-    An exception that several checks and dtypes meet is one thing.
+    An exception that occurs in several checks and dtypes gets one line.
     """
     lines: dict[tuple[str, str], str] = {}
     for record in records:
@@ -267,15 +280,16 @@ def lines_of(records: Sequence[Record]) -> list[str]:
 
 
 def without_coarse(failed: Sequence[Record]) -> tuple[list[Record], list[str]]:
-    """Return what fails without the operators that do so in half precision alone, but for a few; and these operators.
+    """Return the failures to report one by one, and the operators to summarize in one line.
 
-    What is composed of other operators often rounds too much in between, and may not be meant for half precision.
+    All but the first `FEW` operators that fail only in half precision are summarized. An operator that is composed of
+    others often rounds too much in between, and may not be meant for half precision.
     """
     coarse = failing_only_in(dtypes.HALF, failed)[FEW:]
     return [record for record in failed if record["operator"] not in coarse], coarse
 
 
 def failing_only_in(family: Container[str], failed: Sequence[Record]) -> list[str]:
-    """Return the operators that fail in some dtypes and in no other."""
+    """Return the operators that fail in dtypes of a family, and in no other dtype."""
     elsewhere = {record["operator"] for record in failed if record["dtype"] not in family}
     return [name for name in dict.fromkeys(record["operator"] for record in failed) if name not in elsewhere]

@@ -1,4 +1,4 @@
-"""Calls an operator with samples, in a dtype that it knows, and remembers how far the calls have got."""
+"""Calls an operator with samples, in a dtype that it accepts, and keeps the refused call that got furthest."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from opcheck.spec.render import render
 T = TypeVar("T")
 
 DTYPES = ("float64", "float32", "bfloat16", "float16", "complex128")
-"""The dtypes to call an operator in, until one is not refused: many kernels know single and half precision only, and
-some operators complex numbers."""
+"""The dtypes to call an operator in, until one is not refused. Many kernels accept single and half precision only, some
+operators complex numbers only."""
 
 SEEDS = ("draft", "another", "third")
-"""The values that a sample must be good for: a logarithm may be lucky once."""
+"""Seeds to try each sample with. One draw may be in the domain, of a logarithm for example, by chance."""
 
 IN_PLACE = "is being used in an in-place operation"
-"""What torch says of an operator that changes a leaf."""
+"""Part of the error of torch for an operator that writes to a leaf."""
 
 GIVE_ARGUMENTS = "give arguments by --args"
 NEEDS_GPU = "it needs a GPU; where there is one, add --device cuda"
@@ -46,19 +46,19 @@ CONSTRUCT = "say how to construct it by --module, and give arguments of forward 
 
 @dataclass
 class Caller:
-    """An operator, and what its calls have shown."""
+    """Calls one operator, and keeps what the calls have shown."""
 
     own: Trial
-    """What is known of the operator. What is about to be called, and what ends a process, is noted there."""
+    """The trial of the operator. Calls are noted in it before they are made, and exceptions that end a process."""
     workplace: Workplace
     dtype: str = DTYPES[0]
-    """The dtype of tensors that say nothing else."""
+    """The dtype of tensors for which the sample gives none."""
     count: int = 0
     """The number of calls."""
     nearest: Refused = field(default_factory=lambda: Refused("", NO_GUESS))
-    """The call that got furthest of those that were refused."""
+    """The refused call that got furthest."""
     plain: int = 0
-    """The number of calls that returned, but no tensor."""
+    """The number of calls that returned numbers, strings and the like, but no tensor."""
 
     def __post_init__(self) -> None:
         self.modules, self.device = self.workplace.settings.modules, self.workplace.device.device_string
@@ -67,15 +67,15 @@ class Caller:
 
     @property
     def recipe(self) -> ModuleRecipe | None:
-        """How a class of modules is constructed; None for a function."""
+        """The recipe for modules of a class, with the current constructor arguments; None for a function."""
         if not isinstance(self.target, type):
             return None
         return ModuleRecipe(self.target, Construction.model_validate(self.module))
 
     def called(self, sample: SampleData) -> Tried | Refused:
-        """Return what a call with a sample shows.
+        """Call the operator with a sample, and return what the calls show.
 
-        If its dtype is refused, and a later one is not, that is the dtype of all further calls.
+        If the dtype is refused, but a later one of `DTYPES` is not, all further calls use the later one.
         """
         call = sample if self.module is None else {"module": self.module, **sample}
         return self._attempt(call, lambda: self._in_a_dtype(sample))
@@ -91,9 +91,10 @@ class Caller:
         return result
 
     def _shown(self, sample: SampleData, inplace: bool = False) -> Tried | Refused:
-        """Return what calls show with several values for one sample.
+        """Call the operator with several draws of the values of one sample, and return what the calls show.
 
-        inplace: whether the operator gets a clone of its first argument. It does if it turns out to change it.
+        inplace: whether the operator gets a clone of its first argument. If a function writes to a leaf, the sample is
+        tried again in this way.
         """
         try:
             made = _sample(sample)
@@ -115,18 +116,18 @@ class Caller:
         return self._shown(sample, inplace=True)
 
     def called_with_integers(self, sample: SampleData) -> SampleData | Refused:
-        """Return a sample without a tensor to differentiate, if the operator takes it."""
+        """Return a sample if it has no tensor to differentiate and the operator accepts it."""
         if is_mixed(sample):
             return Refused("there is a tensor that is not of integers", NO_GUESS)
         return self._attempt(sample, lambda: self._taken(sample))
 
     def is_refused_by_dtype(self, sample: SampleData) -> bool:
-        """Tell whether a call is refused for the dtype of a tensor."""
+        """Return whether the operator refuses a sample because of the dtype of a tensor."""
         result = self._taken(sample)
         return isinstance(result, Refused) and speaks_of_dtypes(result.why)
 
     def _taken(self, sample: SampleData) -> SampleData | Refused:
-        """Return a sample if the operator takes it, whatever it shows."""
+        """Return a sample if the operator accepts it, whatever it returns."""
 
         def call() -> SampleData:
             self._function(_sample(sample)).result()
@@ -135,7 +136,7 @@ class Caller:
         return self._unless_refused(call)
 
     def constructed(self, construction: SampleData) -> SampleData | Refused:
-        """Return a way to construct a class of modules, if it is one. Further calls are those of such a module."""
+        """Return the arguments of a constructor if it accepts them. Further calls are of modules made with them."""
         self.module = construction
 
         def call() -> SampleData:
@@ -149,22 +150,22 @@ class Caller:
         return realize_module(self.recipe, self.dtype, self.device, seed, self.modules, sample)
 
     def _function(self, sample: Sample, seed: str = SEEDS[0], inplace: bool = False) -> TestedFunction:
-        """Return the operator as a function of the tensors of a sample, those of a module among them."""
+        """Return the operator as a function of the tensors of a sample, and of the parameters of a module."""
         inputs = realize(sample, self.dtype, self.device, seed, modules=self.modules, module=self.recipe)
         operator = self._constructed(seed, sample) if self.recipe else self.target
         return TestedFunction(operator, inputs, inplace=inplace)
 
     def _unless_refused(self, call: Callable[[], T]) -> T | Refused:
-        """Return what a call returns, or the refusal that its exception is."""
+        """Call; return an exception as `Refused`."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return call()
-        except BaseException as error:  # nobody interrupts this process but the operator
+        except BaseException as error:  # also SystemExit and KeyboardInterrupt: only the operator raises them here
             return Refused.by(error, self.device)
 
     def _attempt(self, call: SampleData, make: Callable[[], T | Refused]) -> T | Refused:
-        """Make a call, unless it is to be skipped. Remember what it was refused with, if it got furthest."""
+        """Make a call, unless it is to be skipped, and return its result. Keep the refused call that got furthest."""
         if call in self.own.skip:
             return Refused("it has ended its process", NO_GUESS)
         self.say(call)
@@ -180,11 +181,11 @@ class Caller:
         return result
 
     def say(self, call: SampleData) -> None:
-        """Note the call that is about to be made."""
+        """Note the call that is about to be made, to report it if the process dies or hangs."""
         self.own.note(self.workplace.budget, call=call)
 
     def sets_parameters(self, sample: SampleData) -> bool:
-        """Tell whether a call in training mode changes parameters, as of a layer that its first batch initializes."""
+        """Return whether a call in training mode changes parameters, as in a layer that its first batch initializes."""
         function = self._function(_sample(sample))
         assert isinstance(function.operator, ModuleCall)
         inputs = function.inputs
@@ -195,7 +196,7 @@ class Caller:
         return not all(map(equal, before, map(Tensor.detach, parameters)))
 
     def differs_in_evaluation(self, sample: SampleData) -> bool:
-        """Tell whether evaluation mode gives other results than training mode, both from the same random numbers."""
+        """Return whether evaluation mode gives other results than training mode, with the same random numbers."""
         function = self._function(_sample(sample))
         assert isinstance(function.operator, ModuleCall)
         kind = torch.device(self.device).type
@@ -206,7 +207,7 @@ class Caller:
         return len(first) != len(second) or not all(map(equal, first, second))
 
     def refusal(self) -> str:
-        """Return why no call has done, in one line."""
+        """Return why every call failed, in one line."""
         of_class = isinstance(self.target, type)
         advice = CONSTRUCT if of_class else GIVE_ARGUMENTS
         if self.own.ended:
@@ -220,13 +221,16 @@ class Caller:
 
 
 def _sample(data: SampleData) -> Sample:
-    """Return a sample of TOML data. Raises ValidationError."""
+    """Return the sample for TOML data. Raises ValidationError if the data are no sample."""
     spec = SampleSpec.model_validate(data)
     return Sample("0", tuple(spec.args), spec.kwargs, Document("", "", {}), ())
 
 
 def _is_about_dtypes(result: Tried | Refused) -> bool:
-    """Tell whether a call, or all of its derivatives, are refused for the dtype of a tensor, or where one is read."""
+    """Return whether a call, or all of its derivatives, failed because of the dtype of a tensor.
+
+    A refused call counts, too, if the source lines that raised the exception read a dtype.
+    """
     if isinstance(result, Refused):
         return speaks_of_dtypes(result.why) or ".dtype" in result.source
     return all(map(speaks_of_dtypes, result.without_backward.values()))

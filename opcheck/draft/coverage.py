@@ -1,4 +1,4 @@
-"""What specs cover of a module: which of its differentiable functions have one, and where one would go."""
+"""Computes which differentiable functions of a module have a spec, and to which file a missing spec would be added."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ class Covered:
     specified: tuple[str, ...]
     """The differentiable functions, and classes of modules, that have a spec."""
     without: tuple[str, ...]
-    """Those that have none."""
+    """The differentiable functions, and classes of modules, that have no spec."""
     unknown: dict[str, str]
-    """Those of which it is not known whether they are differentiable, and why: none has a spec, or takes a guess."""
+    """The functions without a spec that accept none of the guesses, with the reasons. They may be differentiable."""
     nearest: dict[str, str]
-    """The spec file nearest to each of those without a spec, known or not; an empty text if there is none."""
+    """The nearest spec file for each function in `without` or `unknown`; an empty string if there is none."""
     constant: dict[str, str]
-    """Those without a spec that have nothing to differentiate, or no derivative, and why. They do not count."""
+    """The functions without a spec that have no gradient, or nothing to differentiate, and why. Not counted."""
 
     @property
     def total(self) -> int:
-        """The number of functions that are differentiable, as far as that is known."""
+        """The number of functions that are differentiable, or may be."""
         return len(self.specified) + len(self.without) + len(self.unknown)
 
 
 def share(several: Iterable[Covered]) -> float:
     """Return the share of the differentiable functions that have a spec; 1 if there are none.
 
-    What is not known counts as differentiable.
+    Functions that may be differentiable count as differentiable.
     """
     rows = list(several)
     total = sum(row.total for row in rows)
@@ -51,7 +51,7 @@ def share(several: Iterable[Covered]) -> float:
 
 
 def modules_of(target: str) -> list[str]:
-    """Return a module, and the parts of it that specs may name functions in: of torch, `torch.linalg` and others."""
+    """Return a module, and its submodules in which specs may name functions, such as `torch.linalg` for torch."""
     kinds = {"operator", "class of modules"}
     return [target, *(part for part in PARTS if part.startswith(f"{target}.") and kinds & {*PARTS[part].kinds})]
 
@@ -59,10 +59,10 @@ def modules_of(target: str) -> list[str]:
 def cover(module: str, library: Library, workplace: Workplace, processes: int) -> Covered:
     """Return what the specs of a library cover of a module. Raises Unresolved if there is no such module.
 
-    Functions without a spec are tried with guesses, as `opcheck new` does, and those that have no gradient left out.
-    Of what takes no guess, and does not show that it has nothing to differentiate, it is not known.
+    Functions without a spec are called with guesses, as by `opcheck new`. Those without a gradient are not counted. A
+    function that accepts no guess is unknown, unless it certainly has nothing to differentiate.
 
-    processes: how many functions are tried at the same time.
+    processes: the number of functions to try at the same time.
     """
     workplace.enter()
     known = [name for name, why in names(module, workplace.settings.modules).items() if not why]
@@ -87,7 +87,7 @@ def cover(module: str, library: Library, workplace: Workplace, processes: int) -
 
 
 def _making(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
-    """Return the specs of modules under the callables that make what is tested, such as a parametrization."""
+    """Return the specs of modules by the callables that make constructor arguments, such as a parametrization."""
     made = defaultdict(list)
     for operator in operators:
         module = operator.spec.module
@@ -98,7 +98,7 @@ def _making(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
 
 
 def _constant(own: Trial) -> str:
-    """Return why an operator has no gradient; empty if it has one, or that is not known."""
+    """Return why an operator has no gradient; empty if it has one, or if that is unknown."""
     if own.is_constant:
         return own.refusal
     if not own.drafts or any(draft.has_backward for draft in own.drafts):
@@ -108,7 +108,7 @@ def _constant(own: Trial) -> str:
 
 
 def by_path(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
-    """Return the specs under all the names that they call their operator by."""
+    """Return the specs by each path that they give for their operator: name, aliases and variants."""
     named = defaultdict(list)
     for operator in operators:
         ways = (variant.path for variant in operator.variants)
@@ -123,7 +123,10 @@ def _differentiates(operators: Sequence[Operator]) -> bool:
 
 
 def _file_for(name: str, specs: dict[str, list[Operator]]) -> str:
-    """Return the file with the spec of the most similar name, else the one with the most specs of the same module."""
+    """Return the spec file to add a function to; empty if no function of its module has a spec.
+
+    It has the spec of the most similar name in the module, else the most specs of the module.
+    """
     home = name.rpartition(".")[0]
     alike = [path for path in specs if path.rpartition(".")[0] == home]
     near = nearest(name, alike)

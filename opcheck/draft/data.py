@@ -1,4 +1,4 @@
-"""A sample as plain TOML data: what it consists of, and the same with something else in it."""
+"""Visits and replaces the values of a sample that is plain TOML data."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 Data = Any
-"""A value of a sample."""
+"""A value of a sample, as TOML data."""
 SampleData = dict[str, Data]
 """A sample: `args` and `kwargs`."""
 Shape = tuple[int, ...]
 Path = tuple[str | int, ...]
-"""Where a value stands in a sample, as in ("args", 0) or ("kwargs", "weight")."""
+"""The position of a value in a sample, such as ("args", 0) or ("kwargs", "weight")."""
 
 
 def mapped(change: Callable[[Data], Data], data: Data) -> Data:
-    """Return TOML data with a function applied to each tensor, or placeholder of one, and to each plain value."""
+    """Return TOML data with a function applied to each tensor, placeholder for a tensor, and plain value."""
     if isinstance(data, list):
         return [mapped(change, part) for part in data]
     if isinstance(data, dict) and not is_tensor(data):
@@ -24,25 +24,28 @@ def mapped(change: Callable[[Data], Data], data: Data) -> Data:
 
 
 def is_tensor(data: Data) -> bool:
-    """Tell whether TOML data is a tensor, or a placeholder of one."""
+    """Return whether TOML data is a tensor, or a placeholder for a tensor."""
     return isinstance(data, dict) and not data.keys().isdisjoint(("tensor", "shape", "values"))
 
 
 def parts(data: Data) -> list[Data]:
-    """Return the tensors and plain values that TOML data consists of."""
+    """Return all tensors and plain values in TOML data."""
     seen: list[Data] = []
     mapped(seen.append, data)
     return seen
 
 
 def is_mixed(sample: SampleData) -> bool:
-    """Tell whether a sample has a tensor that may be differentiated."""
+    """Return whether a sample has a tensor that may be differentiated: one without a fixed dtype."""
     arguments = [*sample.get("args", ()), *sample.get("kwargs", {}).values()]
     return any(is_tensor(part) and "dtype" not in part for part in parts(arguments))
 
 
 def places(sample: SampleData) -> Iterator[tuple[Path, Data]]:
-    """Yield the values of arguments that may be changed, with their paths: tensors, numbers, and lists of numbers."""
+    """Yield the values that may be changed, with their paths: arguments, and the items of lists of tensors.
+
+    A list of numbers is one value.
+    """
     for key in ("args", "kwargs"):
         values = sample.get(key, {})
         for name, value in values.items() if isinstance(values, dict) else enumerate(values):
@@ -58,7 +61,7 @@ def _places(value: Data, path: Path) -> Iterator[tuple[Path, Data]]:
 
 
 def replaced(container: Data, path: Path, value: Data) -> Data:
-    """Return a sample, or a part of it, with another value in one place."""
+    """Return a copy of a sample, or of a part of it, with another value at a path."""
     if not path:
         return value
     key: Any = path[0]
@@ -68,5 +71,5 @@ def replaced(container: Data, path: Path, value: Data) -> Data:
 
 
 def with_keyword(sample: SampleData, name: str, value: Data) -> SampleData:
-    """Return a sample with another keyword argument."""
+    """Return a copy of a sample with a keyword argument added or replaced."""
     return {**sample, "kwargs": {**sample.get("kwargs", {}), name: value}}

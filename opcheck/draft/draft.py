@@ -1,4 +1,4 @@
-"""The draft of an operator's spec: what is claimed so far, and what happened where a claim was taken back."""
+"""The draft of an operator's spec: the claims so far, and the error behind each claim that was taken back."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ MAY_BE_REFUSED = (
     "backward", "forward_ad", "batched_grad", "batched_forward_grad", "second_order", "fwd_over_rev", "rev_over_fwd",
     "fwd_over_fwd", "third_order", "undefined_grad", "vmap", "out", "inplace_backward",
 )  # fmt: skip
-"""The keys of `supports` that an operator may lack: asked for them, it raises an error. The other keys are about
-numbers and side effects, so a draft leaves their failures to be judged by a person."""
+"""The keys of `supports` that a draft may take back: an operator without them raises an error. The other keys are about
+numbers and side effects. A person must judge their failures."""
 
 FIRST_ORDER = ("backward", "forward_ad")
-"""The checks that tell whether differences say anything in a dtype. In derivatives of higher order less is left."""
+"""The checks that take a dtype out of the draft if they are inconclusive: finite differences are too inaccurate in it.
+Derivatives of higher order are less accurate anyway, so inconclusive checks of them do not count."""
 UNMADE = "cannot be constructed: "
-"""What is said of a module whose constructor refuses a dtype."""
+"""Part of the reason of a case, if the constructor of a module refuses its dtype."""
 
 MOST = 100
-"""The most characters of a comment."""
+"""The maximum length of a comment, in characters."""
 
 
 @dataclass
@@ -37,29 +38,29 @@ class Draft:
     name: str
     samples: list[dict[str, Any]]
     module: dict[str, Any] | None = None
-    """How it is constructed, if it is a class of modules."""
+    """The key `module` of the spec, which constructs modules of a class; None for a function."""
     variant: str = ""
-    """The name of a second entry of the same operator."""
+    """The variant name, for a second entry of the same operator; else empty."""
     variants: list[Any] = field(default_factory=list)
     reseed: bool = False
     inplace: bool = False
-    """Whether it changes its first argument."""
+    """Whether the operator writes to its first argument."""
     initialized: bool = False
-    """Whether a call in training mode sets its parameters."""
+    """Whether a call in training mode sets the parameters of the module."""
     supports: dict[str, tuple[Any, str]] = field(default_factory=dict)
-    """The disclaimers: a value and what happened, by key."""
+    """The claims that were taken back, by key: the value to write and the error message."""
     refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"forward": {}, "backward": {}})
-    """The dtypes that are refused, and what happened."""
+    """The dtypes that are refused in each pass, with the error messages."""
     added: dict[str, set[str]] = field(default_factory=lambda: {"forward": set(), "backward": set()})
-    """The dtypes that work besides the default ones."""
+    """The dtypes that work in each pass in addition to the default ones."""
     device: str = ""
-    """The device on which it is drafted, if the CPU refuses it."""
+    """The only device of the spec, if the CPU refuses the operator; else empty."""
     settled: set[str] = field(default_factory=set)
-    """What was taken back and claimed again: left as it is from then on, to fail."""
+    """The keys of `supports` that were taken back and then claimed again. They stay claimed, even if checks fail."""
 
     @property
     def id(self) -> str:
-        """What reports call the operator: its name and variant."""
+        """The id of the operator in reports: its name and variant."""
         return f"{self.name}[{self.variant}]" if self.variant else self.name
 
     @classmethod
@@ -72,7 +73,7 @@ class Draft:
         variants: Sequence[Any] = (),
         out: bool = True,
     ) -> Draft:
-        """Return the draft for what calls of an operator have shown. out: whether it has such a parameter."""
+        """Return the draft that follows from successful calls of an operator. out: whether it has a parameter `out`."""
         draft = cls(name, [one.sample for one in tries], module, variant, list(variants))
         draft.reseed, draft.inplace = any(one.random for one in tries), any(one.inplace for one in tries)
         if not out:
@@ -86,7 +87,7 @@ class Draft:
         return draft
 
     def _without_backward(self, tries: Sequence[Tried]) -> None:
-        """List the arguments that have a derivative, if some have none. Only what every sample refuses is refused."""
+        """If some arguments have no derivative in any sample, claim backward only for the other arguments."""
         reasons: dict[int | str, list[str]] = {}
         for one in tries:
             for place, why in one.without_backward.items():
@@ -98,11 +99,11 @@ class Draft:
 
     @property
     def has_backward(self) -> bool:
-        """Whether a backward pass is claimed, if only for some arguments."""
+        """Whether a backward pass is claimed, for all arguments or for some."""
         return self.supports.get("backward", (True, ""))[0] is not False
 
     def dtypes(self) -> dict[str, list[str]]:
-        """Return the `dtypes` of the spec; empty if the default ones hold."""
+        """Return the `dtypes` of the spec; empty if the default dtypes are right."""
         claimed = {}
         forward = self._expanded("forward", Dtypes().forward_names())
         if self.refused["forward"] or self.added["forward"]:
@@ -118,10 +119,10 @@ class Draft:
         return [name for name in dtypes.KNOWN if name in chosen]
 
     def revise(self, record: Mapping[str, Any]) -> bool:
-        """Take back what the operator refuses, according to the record of a case. Return whether anything changed.
+        """Take back what the operator refuses, according to the record of a case. Return whether any claim changed.
 
-        Only a `remedy` is followed, which a check gives for refusals, never for wrong numbers. A claim that was taken
-        back and turns out to hold is made again, and then stays.
+        Except for constructors, only a `remedy` is followed. Checks give it for refusals, never for wrong numbers. A
+        claim that was taken back and turns out to hold is made again, and then stays.
         """
         before = self._claims()
         reason, remedy, feature = record["reason"], record["fields"].get("remedy"), record["fields"].get("feature")
@@ -136,11 +137,11 @@ class Draft:
             elif part == "dtypes" and (record["outcome"] == "failed" or record["check"] in FIRST_ORDER):
                 self._dtype(key, str(remedy["write"]), what_happened(reason))
         elif record["outcome"] == "failed" and record["check"] == "unsupported" and feature in self.supports:
-            self._support(feature, works=True)  # it gives wrong numbers elsewhere: a failure, and no refusal
+            self._support(feature, works=True)  # wrong numbers are no refusal: let its own check fail
         return before != self._claims()
 
     def _claims(self) -> tuple[object, ...]:
-        """Return what is claimed and taken back, as it is now."""
+        """Return a copy of the claims, to compare them later."""
         return dict(self.supports), str(self.refused), str(self.added), self.device
 
     def _support(self, key: str, works: bool, reason: str = "") -> None:
@@ -159,7 +160,7 @@ class Draft:
             self.added[key].add(name)
 
     def toml(self) -> str:
-        """Return an `[[operator]]` table, with a comment for each claim that was taken back."""
+        """Return the spec as an `[[operator]]` table, with a comment for each claim that was taken back."""
         keys = {"name": self.name, "variant": self.variant, "module": self.module, "variants": self.variants}
         lines = ["[[operator]]"]
         lines += ["# In training mode its first batch sets its parameters."] if self.initialized else []
@@ -185,7 +186,7 @@ class Draft:
 
 
 def _of_one_reason(refused: Mapping[str, str]) -> Iterable[list[str]]:
-    """Return the dtypes that are refused for one reason, of which their names are no part, together."""
+    """Return the refused dtypes, grouped by reason. Reasons that differ only in the name of the dtype are equal."""
     groups: dict[str, list[str]] = {}
     for name in (name for name in dtypes.KNOWN if name in refused):
         groups.setdefault(refused[name].replace(name, ""), []).append(name)
@@ -193,7 +194,7 @@ def _of_one_reason(refused: Mapping[str, str]) -> Iterable[list[str]]:
 
 
 def what_happened(reason: str) -> str:
-    """Return what happened: the reason of a record without the name of its check, and what the check says itself."""
+    """Return the exception in the reason of a record, without the name and the words of the check."""
     if " raised " in reason:
         return reason.partition(" raised ")[2]
     rest = reason.partition(": ")[2] or reason
@@ -203,6 +204,6 @@ def what_happened(reason: str) -> str:
 
 
 def comment(text: str) -> str:
-    """Return text that fits into a comment of one line."""
+    """Return text as a comment on one line, of at most `MOST` characters."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return shortened(textwrap.shorten(line, MOST, placeholder=" ..."), MOST)

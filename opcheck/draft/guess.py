@@ -1,4 +1,4 @@
-"""What to try: samples for the parameters of an operator, and ways to construct a class of modules."""
+"""Guesses samples for the parameters of an operator, and arguments for the constructor of a class of modules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOGETHER: dict[int, tuple[tuple[Shape, ...], ...]] = {
     2: (((2, 3), (3,)), ((2, 3), (3, 2)), ((2, 3), (2,)), ((2, 3, 3), (2, 3)), ((1, 2, 4, 4), (3, 2, 2, 2))),
     3: (((2, 3), (4, 3), (4,)), ((1, 2, 5), (3, 2, 2), (3,)), ((1, 2, 4, 4), (3, 2, 2, 2), (3,)), ((2, 3), (3,), (3,))),
 }
-"""Shapes that fit together: broadcasting, matrix products, linear maps, convolutions."""
+"""Shapes that fit together, by number of tensors: broadcasting, matrix products, linear maps, convolutions."""
 
 DOMAINS: tuple[SampleData, ...] = (
     {},
@@ -38,18 +38,18 @@ DOMAINS: tuple[SampleData, ...] = (
     {"low": 1.1, "high": 2.0},
     {"structure": "positive_definite", "through": "symmetrize"},
 )
-"""Where values are drawn from: anywhere, the open unit interval, near zero, above 1, positive definite matrices."""
+"""Domains of the values: the default one, inside the unit interval, near zero, above 1, positive definite matrices."""
 
 MOST_CHOICES = 48
 MOST_SHAPES = 60
 MOST_CONSTRUCTIONS = 24
 
 OF_WEIGHTS: tuple[Shape, ...] = ((3,),) * 8
-"""The shapes of tensors that a constructor takes, such as weights of classes."""
+"""The shapes of tensors that are arguments of a constructor, such as weights of classes."""
 
 
 def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
-    """Yield samples with all required parameters, the likeliest first."""
+    """Yield samples with values for the required parameters, the likeliest first. Each has at least one tensor."""
     required = [parameter for parameter in parameters if parameter.required]
     choices = list(islice(_choices([parameter.options for parameter in required]), MOST_CHOICES))
     hints = [tuple(own.shapes) for own in required]
@@ -63,7 +63,7 @@ def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
 
 
 def _choices(options: Sequence[Sequence[Data]]) -> Iterator[tuple[Data, ...]]:
-    """Yield one option for each parameter, in all ways: first those with few that are not the likeliest."""
+    """Yield all choices of one option for each parameter, ordered by the sum of the indices of the options."""
 
     def of_rank(rank: int, left: Sequence[Sequence[Data]]) -> Iterator[tuple[Data, ...]]:
         if not left:
@@ -77,7 +77,7 @@ def _choices(options: Sequence[Sequence[Data]]) -> Iterator[tuple[Data, ...]]:
 
 
 def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:
-    """Yield shapes for some tensors. known: those that their documentation names, which come first."""
+    """Yield shapes for several tensors. known: the documented shapes of each tensor, which are tried first."""
     count = len(known)
     hinted = islice(product(*(own or COMMON[:4] for own in known)), MOST_SHAPES // 2) if any(known) else ()
     equal = ((shape,) * count for shape in COMMON)
@@ -86,7 +86,7 @@ def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:
 
 
 def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:
-    """Return a value with a recipe for each placeholder of a tensor."""
+    """Return a value with each placeholder for a tensor replaced by a recipe with the next of the shapes."""
 
     def recipe(part: Data) -> Data:
         if not is_tensor(part):
@@ -100,14 +100,14 @@ def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:
 
 
 def sample_of(required: Sequence[Parameter], values: Sequence[Data]) -> SampleData:
-    """Return the values of parameters as the arguments of a call."""
+    """Return the sample that passes values to parameters, by position where possible."""
     args = [value for parameter, value in zip(required, values, strict=True) if not parameter.keyword]
     kwargs = {p.name: value for p, value in zip(required, values, strict=True) if p.keyword}
     return {"args": args, **({"kwargs": kwargs} if kwargs else {})}
 
 
 def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterator[list[SampleData]]:
-    """Yield groups of samples that differ from one that works in one respect. One of each group is enough.
+    """Yield groups of samples that differ from a working sample in one respect. One sample of each group is enough.
 
     Other sizes, ranks and layouts are left to derived samples.
     """
@@ -126,25 +126,25 @@ def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterat
 
 
 def _near_zero(value: Data) -> Data:
-    """Return a tensor of small numbers, where functions such as sparsemax have another branch."""
+    """Return the recipe of a tensor with values near zero, where functions such as sparsemax take another branch."""
     return {**value, "low": -0.5, "high": 0.5} if isinstance(value, dict) and value.keys() == {"shape"} else value
 
 
 def constructions(make: type[Module]) -> Iterator[SampleData]:
-    """Yield arguments for a constructor as in `module = { args = [3, 2] }`, the likeliest first."""
+    """Yield arguments for a constructor, as in `module = { args = [3, 2] }`, the likeliest first."""
     required = [one for one in parameters_of_constructor(make) if one.required]
     siblings = _siblings(make)
     inner = [siblings[:1], *siblings] if siblings else []
     # A parameter that is known to take numbers takes no module.
     options = [(*one.options, *(inner if TENSOR in one.options or not one.options else ())) for one in required]
-    alike = islice(zip(*options, strict=False), MOST_CONSTRUCTIONS // 2)  # as for a module of two modules
+    alike = islice(zip(*options, strict=False), MOST_CONSTRUCTIONS // 2)  # as for two equal modules
     for choice in islice(chain(alike, product(*options)), MOST_CONSTRUCTIONS):
         arguments = sample_of(required, _shaped([*choice], iter(OF_WEIGHTS), {}))
         yield {key: values for key, values in arguments.items() if values}
 
 
 def _siblings(make: type[Module]) -> list[Data]:
-    """Return modules of the same kind, of those that need no arguments: what a module of modules may consist of."""
+    """Return up to two classes with the same base, and no required arguments, for a module that contains modules."""
     *_, base = (one for one in make.__mro__ if issubclass(one, Module) and one is not Module)
     if base is make:
         return []

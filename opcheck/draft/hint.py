@@ -1,4 +1,4 @@
-"""Reads what arguments should be like out of words: of documentation, of annotations, of errors and their source."""
+"""Finds out what arguments should be like from text: documentation, annotations, error messages and source lines."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ WORDED = re.compile(
     r"\b(?:shape|size)s?\W{1,3}[(\[]\s*((?!int\b|float\b|tuple\b|list\b|str\b|bool\b)\w+(?:\s*,\s*[\w*.]+)+)\s*,?\s*[)\]]"
 )
 TYPED = re.compile(r"""(?:Float|Int|Shaped|Num|Real|Inexact|Complex)\[[^,]+,\s*["']([^"']+)["']""")
-"""Shapes as in `(*, 3, 3)` or `['B', '4']`, as in `Bx3x3`, as in `of shape (batch, seq_len, head_dim)`, and as in
-`Float[Tensor, "batch 3"]`."""
+"""Patterns of shapes. LISTED: `(*, 3, 3)` or `['B', '4']`. CROSSED: `Bx3x3`. WORDED: `of shape (batch, seq_len,
+head_dim)`. TYPED: `Float[Tensor, "batch 3"]`."""
 
 SIZES = {"C": 2, "D": 3, "H": 4, "W": 4, "L": 3, "T": 3, "M": 3, "K": 3}
-"""What letters in shapes mean. Others, such as N and B, are 2."""
+"""Sizes for letters in shapes. Other letters, such as N and B, are 2."""
 WORDS = ((re.compile("seq|len|time|token"), 3), (re.compile("dim|hidden|feature|channel|vocab"), 4))
-"""What words in shapes mean. Others, such as batch and heads, are 2."""
+"""Sizes for words in shapes. Other words, such as batch and heads, are 2."""
 
 RANKS = re.compile(
     r"\b(\d)[ -]?[dD]\b|\b(\d)[ -]?dim(?:ension(?:al|s)?)?\b|(?:ndim|dim\(\)|ndimension\(\)|\.shape\))\D{0,12}?(\d)\b"
     r"|in [\[(](\d), (\d)[\])]|to unpack \(expected (\d)"
 )
-"""Numbers of dimensions, as in `4D`, `3 dimensions`, `x.ndim == 3` or `len(x.shape) != 2`."""
+"""The pattern of a number of dimensions, as in `4D`, `3 dimensions`, `x.ndim == 3` or `len(x.shape) != 2`."""
 
 OF_RANK: dict[int, Shape] = {0: (), 1: (3,), 2: (2, 3), 3: (2, 3, 3), 4: (1, 2, 4, 4), 5: (1, 2, 4, 4, 4)}
 NUMBERS = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\w)|(?<=\d)x(\d+)|(\d+)(?=x\d)")
 ACTUAL = re.compile(r"\b([Gg]ot|[Aa]ctual|[Rr]eceived|but)\b.*")
-"""What is said of the arguments as they are."""
+"""The part of an error message that describes the actual arguments."""
 MOST_SIZE = 16
 
 KINDS = (
@@ -53,18 +53,18 @@ KINDS = (
     (re.compile(r"[Ss]parse column compressed|[Ss]parse ?[Cc]sc"), {"layout": "sparse_csc"}),
     (re.compile(r"cannot have requires_grad|not differentiable with respect to argument"), {"grad": False}),
 )
-"""Words for domains, dtypes, layouts and constants, and what makes a tensor one of them."""
+"""Words in errors that call for a domain, dtype, layout or constant, and the keys that give it to a tensor."""
 DTYPES = re.compile(
     r"[dD](ata)?[ -]?types?\b|scalar type|\b[Ii]nteg(er|ral)|\bindex tensor|Double|[Ff]loat|[Hh]alf|\b(BF|FP)16\b"
     r"|int64|Long"
 )
-"""What an error says that is about the dtype of a tensor."""
+"""The pattern of an error about the dtype of a tensor."""
 SQUARE = re.compile(r"\b[Ss]quare\b")
 KERNEL = re.compile(r"[Kk]ernel size:? \(?(\d+(?: x \d+)*)\)?\. Kernel size can't be greater")
 ELEMENTS = re.compile(r"\b(?:contain|have|has|with|of|expected) (\d+) (?:elements?|entries)\b")
 WANTS_NUMBERS = re.compile(r"must be (a )?(tuple|list|sequence) of ints?\b|'NoneType' has no len")
 NEEDED = re.compile(r"\b(require|specif|should be defined|must be (given|provided|defined|set)|at least one|needed)")
-"""What says that an argument is missing, whose name stands beside it."""
+"""The pattern of an error about a missing argument. The message also names the argument."""
 WANTS_TENSOR = re.compile(r"must be (a )?(torch\.)?Tensor|not a (torch\.)?Tensor|'(int|float|list|bool)' object", re.I)
 WANTS_NUMBER = re.compile(
     r"interpreted as an integer|one element tensors|Tensor with more than one|not Tensor|as an int"
@@ -75,7 +75,7 @@ OUT_OF_RANGE = re.compile(r"out of (range|bounds)")
 
 
 def shapes_in(text: str) -> list[Shape]:
-    """Return the shapes that a text names, with numbers in the place of letters. A star is one dimension, or none."""
+    """Return the shapes that a text mentions, with numbers in place of letters. A star is one dimension, or none."""
     listed = chain(LISTED.finditer(text), WORDED.finditer(text))
     parts = [re.split(r"\s*,\s*", match[1].strip(" ,")) for match in listed]
     parts += [re.split(r"\s?x\s?", match[1]) for match in CROSSED.finditer(text)]
@@ -96,17 +96,17 @@ def _size_of(name: str) -> int:
 
 
 def speaks_of_dtypes(said: str) -> bool:
-    """Tell whether an error is about the dtype of a tensor."""
+    """Return whether an error message is about the dtype of a tensor."""
     return DTYPES.search(said) is not None
 
 
 def gist_of(said: str) -> str:
-    """Return what an error says without the numbers in it: two that differ in numbers say the same."""
+    """Return an error message without digits, so that messages that differ only in numbers are equal."""
     return re.sub(r"\d+", "", said)
 
 
 def documented(doc: str, name: str) -> list[Shape]:
-    """Return the shapes that documentation gives for a parameter: what follows its name, up to the next one."""
+    """Return the shapes that documentation gives for a parameter: from its name up to the next parameter."""
     match = re.search(
         rf"^([ \t]*)(?:[-*:]\s*)?(?:param )?`*{re.escape(name)}`*(\s+size|\s+shape)?\s*(?:\([^)]*\))?\s*:"
         r"(.*(?:\n\1[ \t]+.*|\n\s*)*)",
@@ -117,9 +117,10 @@ def documented(doc: str, name: str) -> list[Shape]:
 
 
 def lessons_of(sample: SampleData, said: str, source: str, parameters: Sequence[Parameter]) -> Iterator[SampleData]:
-    """Yield samples like one that was refused, each with one thing as the error, or the line that raised it, wants it.
+    """Yield repaired versions of a refused sample.
 
-    The arguments that the error names come first. Images as large as a kernel are all of one size.
+    Each has one change that the error message, or the source lines that raised it, suggest. Arguments that the error
+    names are changed first. If a kernel is larger than its input, all tensors are enlarged at once.
     """
     kernel = KERNEL.search(said)
     if kernel is not None:
@@ -140,7 +141,7 @@ def lessons_of(sample: SampleData, said: str, source: str, parameters: Sequence[
 
 
 class Hints:
-    """What an error says, and the lines that raised it, about what an argument should be like."""
+    """What an error message, and the source lines that raised it, suggest about an argument."""
 
     def __init__(self, said: str, source: str) -> None:
         self.said, self.both = said, f"{said} {source}"
@@ -151,11 +152,11 @@ class Hints:
         self.numbers = [number for number in dict.fromkeys(numbers) if 1 <= number <= MOST_SIZE]
 
     def names(self, parameter: str) -> bool:
-        """Tell whether a parameter is named, in its own spelling or in words."""
+        """Return whether the error or its source mentions a parameter, with underscores or with spaces."""
         return re.search(rf"\b{parameter.replace('_', '[_ ]')}\b", self.both) is not None
 
     def better(self, value: Any) -> Iterator[Any]:
-        """Yield values to try instead of one."""
+        """Yield values to try in place of a value."""
         if isinstance(value, dict) and "shape" in value:
             yield from self._tensors(value)
         elif isinstance(value, list):
@@ -170,7 +171,7 @@ class Hints:
             yield from ([2] * count for count in (1, 2, 3))
 
     def _tensors(self, value: dict[str, Any]) -> Iterator[Any]:
-        """Yield tensors of other shapes and kinds, and numbers, to try instead of a tensor."""
+        """Yield tensors of other shapes and kinds, and numbers, to try in place of a tensor."""
         own, is_out = tuple(value["shape"]), OUT_OF_RANGE.search(self.said)
         longer = [(2, *own)] if is_out and len(own) < 4 else []
         if SQUARE.search(self.said) and own:
@@ -190,7 +191,7 @@ class Hints:
 
 
 def _at_least(part: Any, sizes: Sequence[int]) -> Any:
-    """Return a tensor whose last dims have at least some sizes."""
+    """Return a tensor whose last dimensions have at least the given sizes. Anything else is returned unchanged."""
     if not (is_tensor(part) and len(part.get("shape", ())) > len(sizes)):
         return part
     first, last = part["shape"][: -len(sizes)], part["shape"][-len(sizes) :]
@@ -198,7 +199,7 @@ def _at_least(part: Any, sizes: Sequence[int]) -> Any:
 
 
 def _of_ranks(own: Shape, ranks: Iterable[int]) -> Iterator[Shape]:
-    """Yield shapes of some ranks: with the sizes that there are, where possible."""
+    """Yield two shapes for each other rank: a shape cut, or extended by dimensions of 2, and the default shape."""
     for rank in ranks:
         if rank != len(own) and rank in OF_RANK:
             yield own[-rank:] if 0 < rank < len(own) else (2,) * (rank - len(own)) + own
@@ -206,6 +207,6 @@ def _of_ranks(own: Shape, ranks: Iterable[int]) -> Iterator[Shape]:
 
 
 def _with_sizes(own: Shape, numbers: Iterable[int]) -> Iterator[Shape]:
-    """Yield the same shape with one other size."""
+    """Yield a shape with one size replaced by each of some numbers, the last dimension first."""
     for number in numbers:
         yield from ((*own[:dim], number, *own[dim + 1 :]) for dim in reversed(range(len(own))))

@@ -1,4 +1,4 @@
-"""Tells, before any call, that an operator has nothing to differentiate, or cannot be called on the CPU."""
+"""Decides, before any call, whether an operator has nothing to differentiate, or cannot be called on the CPU."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ PLAIN_KINDS = {
     "MemoryFormatType", "NoneType", "NumberType", "QSchemeType", "ScalarTypeType", "StringType", "SymBoolType",
     "SymFloatType", "SymIntType",
 }  # fmt: skip
-"""Kinds of types of the dispatcher that hold no tensor."""
+"""Kinds of types in schemas of the dispatcher that hold no tensor."""
 
 PLAIN_TYPES = (
     int, float, complex, str, bytes, NoneType, Enum, torch.dtype, torch.device, torch.layout, torch.memory_format,
     torch.Generator, torch.Size,
 )  # fmt: skip
-"""Types in annotations that hold no tensor. A bool is an int."""
+"""Types in annotations that hold no tensor. bool is a subclass of int."""
 
 DENSE = ("CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 OTHERS = ("SparseCPU", "SparseCsrCPU", "MkldnnCPU", "NestedTensorCPU")
 QUANTIZED = "QuantizedCPU"
-"""The keys under which the dispatcher has kernels for dense tensors on the CPU, and for others."""
+"""Dispatch keys of kernels on the CPU: for dense tensors, for other layouts, and for quantized tensors."""
 
 
 def constant(operator: Callable[..., Any], path: str) -> str:
-    """Return why an operator has nothing to differentiate, by all of its schemas or its annotations.
+    """Return why an operator has nothing to differentiate, according to all of its schemas or to its annotations.
 
-    Empty if that does not show.
+    Empty if they leave that open.
     """
     schemas = _schemas(operator, path)
     if not schemas:
@@ -59,7 +59,10 @@ def constant(operator: Callable[..., Any], path: str) -> str:
 
 
 def without_kernel(operator: Callable[..., Any], path: str) -> str:
-    """Return what keeps an operator of torch from being called with dense tensors on the CPU; empty if nothing does."""
+    """Return why an operator cannot be called on the CPU: it has no kernel for dense tensors or other layouts.
+
+    Empty if it has a kernel, or if that is unknown.
+    """
     schemas = _schemas(operator, path)
     return NO_KERNEL if schemas and not _has_kernel(schemas, (*DENSE, *OTHERS)) else ""
 
@@ -67,24 +70,24 @@ def without_kernel(operator: Callable[..., Any], path: str) -> str:
 def _schemas(operator: Callable[..., Any], path: str) -> list[Any]:
     """Return the schemas of an operator of torch or of its dispatcher.
 
-    A function in C of anybody else may have the name of another one of torch's.
+    Empty for a C function of another package, which may have the name of a different function of torch.
     """
     schemas = schemas_of(operator, path)
     return schemas if path.startswith("torch.") or not inspect.isbuiltin(operator) else []
 
 
 def _is_plain(kind: Any) -> bool:
-    """Tell whether a type of the dispatcher holds no tensor, for certain."""
+    """Return whether a type in a schema certainly holds no tensor."""
     if kind.kind() in ("ListType", "OptionalType"):
         return _is_plain(kind.getElementType())
     return kind.kind() in PLAIN_KINDS
 
 
 def _is_annotated_plain(operator: Callable[..., Any]) -> bool:
-    """Tell whether all parameters have annotations that hold no tensor."""
+    """Return whether all parameters have annotations, of types that hold no tensor."""
     try:
         declared, hints = parameters(operator), get_type_hints(operator)
-    except Exception:  # whatever the text of an annotation computes
+    except Exception:  # evaluating an annotation can raise anything
         return False
     return all(one.kind not in STARRED and one.name in hints and _holds_no_tensor(hints[one.name]) for one in declared)
 
@@ -101,10 +104,13 @@ def _holds_no_tensor(annotation: Any) -> bool:
 
 
 def _has_kernel(schemas: list[Any], keys: tuple[str, ...]) -> bool:
-    """Tell whether an operator of torch has a kernel under one of some keys. True of others: they may have any."""
+    """Return whether an operator of aten has a kernel for any of the dispatch keys.
+
+    True for operators outside aten, which may have any kernel.
+    """
     names = [".".join(filter(None, (own.name, own.overload_name))) for own in schemas]
     try:
         has = torch._C._dispatch_has_kernel_for_dispatch_key
         return any(not name.startswith("aten::") or has(name, key) for name in names for key in keys)
-    except RuntimeError:  # an operator of TorchScript, which the dispatcher does not know
+    except RuntimeError:  # an operator of TorchScript is not in the dispatcher
         return True

@@ -1,4 +1,4 @@
-"""What a parameter of an operator may be given, guessed from its name, annotation and default."""
+"""Guesses values for a parameter of an operator from its name, annotation and default."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TENSOR: Data = {"tensor": "float"}
 INDEX: Data = {"tensor": "index"}
 MASK: Data = {"tensor": "mask"}
 TENSORS: Data = [TENSOR, TENSOR]
-"""Placeholders for tensors, which get their shapes later."""
+"""Placeholders for tensors. Their shapes are chosen later."""
 
 NONE: Data = {"none": True}
 NUMBERS = [0.5, 1.5, 2, 1]
 FUNCTIONS: list[Data] = [{"object": "torch.tanh"}, {"object": "torch.nn.Linear"}]
-"""Functions to pass: a smooth one of a tensor, and one that makes a module for two sizes."""
+"""Functions to pass as arguments: a smooth function of a tensor, and a class of modules that takes two sizes."""
 TAKES_FUNCTION = re.compile(r"^activation$|(^|_)(fn|func|function|callback)$")
-"""Names of parameters that take a function, if no annotation says otherwise."""
+"""The pattern of names of parameters that take a function. Used for parameters without an annotation."""
 
 BY_NAME: dict[str, list[Data]] = {
     "dim axis": [-1, 0],
@@ -46,7 +46,7 @@ OF_CONSTRUCTORS: dict[str, list[Data]] = {
     "num_heads n_heads nhead heads": [1, 2],
     "shape input_shape": [[3], [2, 3]],
 }
-"""The same for constructors of modules, where numbers have to fit the shapes of tensors."""
+"""Values for well-known parameters of module constructors, where numbers have to fit the shapes of tensors."""
 
 INDICES = (
     "index", "indices", "idx", "target", "targets", "label", "labels", "y_true", "classes", "tokens", "input_ids",
@@ -54,20 +54,20 @@ INDICES = (
 )  # fmt: skip
 MASKS = ("mask", "masks", "attn_mask", "attention_mask")
 WORDS = ("type", "kind", "mode", "method", "name", "convention")
-"""Parameters that take one of some words, which cannot be guessed."""
+"""Names of parameters that take one of a few strings, which cannot be guessed."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter, and what to try for it, the likeliest first."""
+    """A parameter, and values to try for it, the likeliest first."""
 
     name: str
     options: tuple[Data, ...]
     required: bool
     keyword: bool = False
-    """Whether it can only be given by keyword."""
+    """Whether the parameter is keyword-only."""
     shapes: tuple[Shape, ...] = ()
-    """The shapes that its documentation, or its annotation, names."""
+    """The shapes that the annotation and the documentation of the parameter mention."""
 
     @classmethod
     def of(
@@ -80,9 +80,9 @@ class Parameter:
         keyword: bool = False,
         constructor: bool = False,
     ) -> Parameter:
-        """Return what to try for a parameter. An empty annotation says nothing.
+        """Return a parameter with values to try for it.
 
-        annotation: a type, or the text of one.
+        annotation: a type, or the text of a type; empty if there is none.
         constructor: whether it is a parameter of a constructor of modules.
         """
         parts = [part for part in _parts(annotation) if part is not type(None)]
@@ -105,7 +105,7 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
 
 
 def _members(types: Sequence[Any]) -> list[Data]:
-    """Return the values of the first type that lists them: of a `Literal`, or of an `Enum`."""
+    """Return the values of the first type that is a `Literal` or an `Enum`; empty if there is none."""
     for one in types:
         if get_origin(one) is Literal:
             return list(map(in_toml, get_args(one)))
@@ -115,20 +115,20 @@ def _members(types: Sequence[Any]) -> list[Data]:
 
 
 def in_toml(value: Any) -> Data:
-    """Return a member of an enumeration as a spec names it; anything else as it is."""
+    """Return a member of an enumeration as a spec writes it. Return any other value unchanged."""
     if isinstance(value, Enum):
         return {"object": f"{path_of(type(value))}.{value.name}"}
     return value
 
 
 def path_of(named: Callable[..., Any]) -> str:
-    """Return the path of a class, or of a function: the public one of what torch.nn has."""
+    """Return the import path of a class or function. For modules of torch.nn, it is the public path."""
     home = "torch.nn" if named.__module__.startswith("torch.nn.modules.") else named.__module__
     return f"{home}.{named.__qualname__}"
 
 
 def text_of(annotation: Any) -> str:
-    """Return an annotation as it is written."""
+    """Return an annotation as source text."""
     plain = isinstance(annotation, type) and get_origin(annotation) is None
     return annotation.__name__ if plain else str(annotation)
 
@@ -138,7 +138,7 @@ def _named(name: str, table: dict[str, list[Data]] = BY_NAME) -> list[Data]:
 
 
 def _of_constructor(name: str, annotation: str) -> list[Data]:
-    """Return values to try for a constructor, which takes numbers more often than tensors."""
+    """Return values to try for a parameter of a constructor, which takes numbers more often than tensors."""
     named = _named(name, OF_CONSTRUCTORS)
     if annotation or name in WORDS:
         return named or _required(name, annotation)
@@ -173,7 +173,7 @@ def _required(name: str, annotation: str) -> list[Data]:
 
 
 def _optional(name: str, annotation: str, default: Any) -> list[Data]:
-    """Return values to try besides the default."""
+    """Return values other than the default to try for an optional parameter."""
     if name in UNVARIED:
         return []
     if isinstance(default, bool):

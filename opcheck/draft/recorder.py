@@ -1,4 +1,4 @@
-"""Records calls of operators while other code runs: tests of theirs, or the examples in their documentation."""
+"""Records the calls of operators while other code runs: tests, or the examples in their documentation."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from opcheck.draft.target import resolve_either
 from opcheck.samples.resolve import Unresolved, resolve
 
 MOST_CALLS = 200
-"""The most calls of one operator to record."""
+"""The maximum number of calls to record of one operator."""
 
 BOUND = (MethodType, BuiltinMethodType)
-"""What is another object each time it is looked up, as `Function.apply` is."""
+"""Types of bound methods, such as `Function.apply`. Each attribute access makes a new object, so compare with ==."""
 
 
 def examples(path: str, modules: Sequence[str]) -> list[Group]:
-    """Run the examples in the documentation of an operator, in an empty folder, and return the calls that they make."""
+    """Run the examples in the documentation of an operator, in an empty folder. Return the calls of the operator."""
     operator = resolve_either(path, modules)
     home = sys.modules.get(operator.__module__ or "")
     docs = [inspect.getdoc(part) or "" for part in (operator, getattr(operator, "forward", None))]
@@ -53,7 +53,7 @@ def examples(path: str, modules: Sequence[str]) -> list[Group]:
         os.chdir(folder)
         try:
             for example in found:
-                with suppress(Exception), redirect_stdout(StringIO()):  # it may be there to show an error
+                with suppress(Exception), redirect_stdout(StringIO()):  # an example may show an error
                     exec(example.source, names)
         finally:
             os.chdir(here)
@@ -61,28 +61,28 @@ def examples(path: str, modules: Sequence[str]) -> list[Group]:
 
 
 class Unwritable(Exception):
-    """An argument that a spec cannot state."""
+    """Raised for an argument that a spec cannot express."""
 
 
 class Recorder:
-    """A pytest plugin that remembers each call that a spec can state."""
+    """A pytest plugin that records each call that a spec can express."""
 
     def __init__(self, operators: Sequence[str], modules: Sequence[str]) -> None:
         self.operators, self.modules = operators, modules
         self.calls: dict[str, dict[str, Group]] = {path: {} for path in operators}
-        """The calls of each operator, by their text: each is recorded once."""
+        """The calls of each operator, by the JSON text of the call, so that equal calls are recorded once."""
         self.constructed = WeakKeyDictionary[torch.nn.Module, dict[str, Any]]()
-        """How modules were constructed, as `{ args = [...], kwargs = {...} }`."""
+        """The constructor arguments of modules, as `{ args = [...], kwargs = {...} }`."""
         self.replaced = ExitStack()
-        """Puts back what has been replaced."""
+        """The replacements. They are undone when the stack is closed."""
 
     def pytest_collection_finish(self, session: Any) -> None:
-        """Replace the operators wherever they have been imported to."""
+        """Replace the operators in all modules that have imported them, modules of tests included."""
         own = [item.module for item in session.items if getattr(item, "module", None) is not None]
         self.replace([*sys.modules.values(), *own])
 
     def replace(self, modules: Iterable[Any]) -> None:
-        """Record what is called in some Python modules, and all calls of the classes of modules."""
+        """Record the calls of functions by their names in some Python modules, and all calls of classes of modules."""
         functions = []
         for path in self.operators:
             try:
@@ -103,39 +103,42 @@ class Recorder:
         self.replaced.enter_context(patch.object(owner, name, value))
 
     def construct(self, make: type, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> None:
-        """Remember how a module is constructed, if a spec can state it. Those of derived classes have their own way."""
+        """Keep the constructor arguments of a module, if a spec can express them.
+
+        Instances of derived classes are skipped: they are constructed with other arguments.
+        """
         if type(module) is make:
             with suppress(Unwritable):
                 call = self.call(args, kwargs, exact=False)
                 self.constructed[module] = {key: values for key, values in call.items() if values}
 
     def forward(self, path: str, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> None:
-        """Record a call of a module, with how it is constructed."""
+        """Record a call of a module, with the arguments of its constructor."""
         if module in self.constructed:
             mode = {} if module.training else {"train": False}
             self.record(path, {"module": {**self.constructed[module], **mode}}, *args, **kwargs)
 
     def record(self, path: str, construction: dict[str, Any], /, *args: Any, **kwargs: Any) -> None:
-        """Record a call, if a spec can state it and none like it has been recorded."""
+        """Record a call, if a spec can express it and no equal call has been recorded. Large calls are made smaller."""
         try:
             plain, exact = ({**construction, **self.call(args, kwargs, exact)} for exact in (False, True))
         except Unwritable:
             return
         text, calls = json.dumps(plain), self.calls[path]
         if text not in calls and len(calls) < MOST_CALLS:
-            calls[text] = [plain, exact] if is_small(plain) else list(smaller(plain))  # of large ones perhaps none
+            calls[text] = [plain, exact] if is_small(plain) else list(smaller(plain))  # may be empty
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], exact: bool) -> dict[str, Any]:
-        """Return the arguments of a call as TOML data. Raises Unwritable."""
+        """Return the arguments of a call as TOML data. Raises Unwritable if a spec cannot express them."""
         sample: dict[str, Any] = {"args": [self.data(arg, exact) for arg in args]}
         named = {name: self.data(value, exact) for name, value in kwargs.items()}
         return {**sample, "kwargs": named} if named else sample
 
     def data(self, value: Any, exact: bool) -> Any:
-        """Return an argument as TOML data. Raises Unwritable.
+        """Return an argument as TOML data. Raises Unwritable if a spec cannot express it.
 
-        exact: whether tensors of numbers that vary keep their values. If not, only shapes and bounds stay: tests like
-        round numbers, which are where functions have kinks.
+        exact: whether small floating-point tensors keep their values. If not, they keep only shape and bounds: tests
+        often use round numbers, where functions have kinks.
         """
         if isinstance(value, torch.Tensor):
             return _tensor(value.detach(), exact)
@@ -154,7 +157,10 @@ class Recorder:
         return self._named(value)
 
     def _named(self, value: Any) -> Any:
-        """Return what a spec calls by its name: a member of an enumeration, a function, a class, a module."""
+        """Return a value that a spec gives by path: a member of an enumeration, a function, a class, a module.
+
+        Raises Unwritable for any other value.
+        """
         if isinstance(value, torch.nn.Module) and value in self.constructed:
             return {"call": path_of(type(value)), **self.constructed[value]}
         if isinstance(value, Enum):
@@ -168,7 +174,7 @@ class Recorder:
 
 
 def noting(function: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
-    """Return a function that passes its arguments to another one first."""
+    """Return a wrapper of a function that first passes the arguments to `note`."""
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -179,7 +185,7 @@ def noting(function: Callable[..., Any], note: Callable[..., None]) -> Callable[
 
 
 def _places(module: Any, functions: Sequence[tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield the names of operators in a module, with their wrappers. None in this package, and in torch."""
+    """Yield the names of operators in a module, with their wrappers. Modules of opcheck and torch are skipped."""
     name = getattr(module, "__name__", "")
     if not isinstance(module, ModuleType) or name.partition(".")[0] in ("opcheck", "torch", "functools"):
         return

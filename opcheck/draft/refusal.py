@@ -1,4 +1,4 @@
-"""Tells a refusal, which says that something is not implemented, from a mistake. In doubt, it is a mistake."""
+"""Decides from its message whether an exception is a refusal (something is not implemented) or, in doubt, a mistake."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ MISTAKES = re.compile(
     r"|returned an (invalid gradient|incorrect number)|unsupported operand|modified by an inplace operation"
     r"|can't allocate|out of memory|a second time"
 )
-"""What no refusal begins with, or says: an index out of range, a missing attribute, gradients that do not fit."""
+"""The pattern of mistakes: an index out of range, a missing attribute, gradients of the wrong shape."""
 
 NO_SUCH_DTYPE = re.compile(r"^KeyError: '?(torch\.)?(complex|b?float|u?int|bool)\d*\b")
-"""What a table of dtypes says that lacks one."""
+"""The pattern of a failed look-up in a table of dtypes. It is a refusal, although a KeyError."""
 
 REFUSALS = re.compile(
     r"NotImplemented\w*\b"
@@ -28,51 +28,54 @@ REFUSALS = re.compile(
     r"|batched tensors?|BatchedTensor"
     r"|inside of (a )?vmap|randomness (error )?mode|doesn't have storage|level=\d"
 )
-"""What says that there is no formula, no kernel, no rule, or what torch.func raises where it cannot look inside."""
+"""The pattern of refusals: there is no formula, kernel or rule, or torch.func cannot trace the code."""
 
 UNKNOWN = re.compile(r"unexpected keyword argument|got some positional-only|invalid keyword|takes no keyword")
-"""What says that there is no such parameter."""
+"""The pattern of errors about a parameter that does not exist."""
 
 NO_GPU = re.compile(
     r"\d active drivers|[nN]o CUDA GPUs|NVIDIA driver|not compiled with (CUDA|XPU)|accessed from Triton \(cpu tensor"
     r"|\b(must|should|expected to) be (all )?(an? |on )*(the )?(CUDA|GPU|cuda|gpu)\b"
     r"|^AssertionError.*\.is_cuda\b"
 )
-"""What says that an operator runs on a GPU only, and got no tensors on one."""
+"""The pattern of errors of an operator that runs on a GPU only, and got tensors on the CPU."""
 
 NOT_INTERPRETED = re.compile(r"InterpreterError: AttributeError.*'(float|int)' object has no attribute")
-"""What Triton's interpreter says of a kernel that calls methods of numbers, which it does not have. Another call may
-do without."""
+"""The pattern of errors of Triton's interpreter for a kernel that calls a method of a number, where the interpreter has
+plain Python numbers. A call with other arguments may not reach that line."""
 
 BATCHED = re.compile(r"doesn't match the broadcast shape")
-"""What says, under vmap, that something unbatched is written to in place."""
+"""The pattern of errors under vmap if an unbatched tensor is written to in place."""
 
 SOFTMAX = re.compile(r"modified by an inplace operation: \[.*\], which is output 0 of Exp, is at version 1")
-"""What backward over forward mode raises for torch's softmax, whose jvp writes to what its derivative needs."""
+"""The pattern of the error of backward over forward mode for torch's softmax: its jvp writes to a saved tensor."""
 
 OWN = {"out": UNKNOWN, "vmap": BATCHED, "rev_over_fwd": SOFTMAX}
-"""What is a refusal of one key of `supports` only."""
+"""Further patterns of refusals, each for one key of `supports` only."""
 
 
 def needs_gpu(what: str, source: str = "") -> bool:
-    """Tell whether an exception, raised by these lines, says that an operator runs on a GPU only."""
+    """Return whether an exception means that an operator runs on a GPU only.
+
+    what: the exception, as `Class: message`; source: the source lines that raised it.
+    """
     return NO_GPU.search(f"{what} {source}") is not None
 
 
 def has_interpreter() -> bool:
-    """Tell whether kernels in Triton run in its interpreter."""
+    """Return whether Triton runs kernels in its interpreter."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def is_beyond_interpreter(what: str) -> bool:
-    """Tell whether an exception says that Triton's interpreter cannot run a kernel."""
+    """Return whether an exception means that Triton's interpreter cannot run a kernel."""
     return NOT_INTERPRETED.search(what) is not None
 
 
 def is_refusal(what: str, key: str = "") -> bool:
-    """Tell whether an exception, as `Class: message`, says that something is not implemented.
+    """Return whether an exception, as `Class: message`, means that something is not implemented.
 
-    key: the key of `supports` that is in question.
+    key: the key of `supports` that was tested, for patterns that apply to it only.
     """
     what = " ".join(what.split())
     if NO_SUCH_DTYPE.search(what) or (key in OWN and OWN[key].search(what)):

@@ -1,4 +1,4 @@
-"""Looks for samples that an operator takes, and for what they show."""
+"""Searches for samples that an operator accepts, and drafts specs from them."""
 
 from __future__ import annotations
 
@@ -28,45 +28,49 @@ from opcheck.samples.resolve import Unresolved, resolve_operator
 from opcheck.spec.render import render
 
 MOST_WITHOUT_GRADIENT = 60
-"""How many more samples to try after one whose gradient is zero, or that has none."""
+"""The number of further samples to try after a sample whose gradient is missing or inconclusive."""
 
 MOST_LIKELY = 12
-"""How many guesses come before the examples in the documentation."""
+"""The number of guesses to try before the examples in the documentation."""
 
 MOST_IN_VAIN = 400
-"""How many guesses may be refused without one that gets further than those before it."""
+"""The number of guesses that may be refused, without getting further than earlier guesses, before the search stops."""
 
 MOST_UNTAUGHT = 30
-"""How many guesses may be refused before errors are read that do not tell how far a call got, as those of C++."""
+"""The number of guesses that may be refused before guesses are repaired by errors from C++, whose depth is unknown."""
 
 MOST_REPAIRS = 64
-"""How many guesses one that was refused leads to."""
+"""The maximum number of repaired versions of one refused guess."""
 
 MOST_PLAIN = 6
-"""After how many calls that return no tensor, and none that does, an operator is taken at its word."""
+"""The number of calls that return no tensor, after which the search stops."""
 
 T = TypeVar("T")
 
 
 @dataclass
 class Search:
-    """Looks for samples of one operator."""
+    """Searches for samples of one operator."""
 
     own: Trial
-    """What is looked for."""
+    """The operator to find samples for."""
     workplace: Workplace
     deadline: Deadline
     constant: str = ""
-    """Why there is nothing to differentiate, if that is certain."""
+    """Why there is nothing to differentiate; empty unless that is certain."""
     unreachable: str = ""
-    """Why no call is made at all."""
+    """Why the operator is not called at all; empty if it is."""
 
     def __post_init__(self) -> None:
         self.caller = Caller(self.own, self.workplace)
         self.name, self.target = self.own.name, self.caller.target
 
     def drafts(self) -> list[Draft]:
-        """Return drafts by the samples that work: two for a module whose modes differ; none, if `refusal` says why."""
+        """Return drafts from the samples that work.
+
+        There are two for a module whose evaluation mode differs from training mode, and none if no sample works. Then
+        `refusal` returns the reason.
+        """
         if not isinstance(self.target, type) and not self.own.given:
             self.constant = constant(self.target, self.name)
             self.unreachable = self.constant or without_kernel(self.target, self.name)
@@ -78,9 +82,10 @@ class Search:
         return []
 
     def drafts_of(self, tries: Sequence[Tried]) -> Iterator[Draft]:
-        """Yield the draft for samples that work; a second one if evaluation mode gives other results than training.
+        """Yield the draft from samples that work, and a second draft if evaluation mode gives other results.
 
-        A module whose first batch sets its parameters depends on the batch in training: it has the second draft only.
+        A module whose first batch sets its parameters gets a draft in evaluation mode only, if that works: in training,
+        its results depend on the batch.
         """
         recipe, sample = self.caller.recipe, tries[0].sample
         if recipe is None:
@@ -99,13 +104,13 @@ class Search:
             yield replace(Draft.of(self.name, evaluated, self.caller.module, variant), initialized=initialized)
 
     def refusal(self) -> str:
-        """Return why there is no sample, in one line."""
+        """Return why no sample works, in one line."""
         return self.constant or self.unreachable or self.caller.refusal()
 
     def constructions(self) -> Iterator[SampleData | None]:
-        """Construct a class of modules in one way after another, as is given, recorded or guessed. Yield each way.
+        """Yield constructor arguments for `caller` to use: the given ones, or each recorded or guessed ones that work.
 
-        For a function, the only one is None.
+        For a function, yield None once.
         """
         if not isinstance(self.target, type) or self.caller.module is not None:
             yield self.caller.module
@@ -116,7 +121,7 @@ class Search:
 
     @cached_property
     def groups(self) -> Sequence[Sequence[SampleData]]:
-        """The calls to try: those that are given; if there are none, those of the examples in the documentation."""
+        """Groups of calls to try: the given ones or, if there are none, those in the examples of the documentation."""
         call = {EXAMPLES: self.name}
         if self.own.given or call in self.own.skip:
             return self.own.given
@@ -124,17 +129,20 @@ class Search:
         return examples(self.name, self.caller.modules)
 
     def from_groups(self) -> Iterator[SampleData]:
-        """Yield the samples of all groups. Examples do not run before the first one is needed."""
+        """Yield the samples of all groups. The examples run only when the first sample is requested."""
         for group in self.groups:
             yield from self.samples_of(group)
 
     def samples_of(self, group: Sequence[SampleData]) -> list[SampleData]:
-        """Return the samples for the module as it is constructed, of calls of which one is enough."""
+        """Return the samples in a group of calls, without those of modules with other constructor arguments."""
         own = [call for call in group if call.get("module", self.caller.module) == self.caller.module]
         return [{key: value for key, value in call.items() if key != "module"} for call in own]
 
     def parameters(self) -> list[list[Parameter]]:
-        """Return the parameters to guess arguments for; several lists if they are not known."""
+        """Return lists of parameters to guess arguments for, to be tried in turn.
+
+        A module that takes one tensor may be an embedding: the last lists are for a tensor of indices.
+        """
         if not isinstance(self.target, type):
             return parameters_of(self.target, self.name)
         make: Any = self.target
@@ -143,12 +151,15 @@ class Search:
         return [*parameters, *([replace(parameter, options=(INDEX,))] for (parameter,) in only_a_tensor)]
 
     def one_of_each(self, groups: Iterable[Sequence[SampleData]]) -> Iterator[Tried]:
-        """Yield what the first sample of each group shows that is not refused."""
+        """Yield the result of the first sample of each group that is not refused."""
         for group in groups:
             yield from islice(self.tries(group, self.caller.called), 1)
 
     def guessed(self) -> Iterator[Tried]:
-        """Yield a sample, and others that differ from it in one respect."""
+        """Yield the result of a guessed sample, then those of samples that differ from it in one respect.
+
+        If no sample works for a function, try samples with tensors of integers: see `besides_integers`.
+        """
         for parameters in self.parameters():
             main = self.likeliest(parameters)
             if main is None:
@@ -165,10 +176,10 @@ class Search:
                 yield from self.besides_integers(parameters)
 
     def besides_integers(self, parameters: Sequence[Parameter]) -> Iterator[Tried]:
-        """Yield a sample with a tensor of numbers that are no integers, beside others of integers, if one works.
+        """Yield the result of a sample with one floating-point tensor, and integers in all other tensors, if one works.
 
-        If only integers do, in a call that is the same but for the dtype of one tensor, there is nothing to
-        differentiate.
+        If a sample of integers works, but every version with a floating-point tensor is refused because of the dtype,
+        there is nothing to differentiate.
         """
         whole = [replace(one, options=tuple(map(_of_integers, one.options))) for one in parameters]
         for sample in islice(self.tries(first_samples(whole), self.caller.called_with_integers, whole), 1):
@@ -185,10 +196,10 @@ class Search:
                 self.constant = ONLY_INTEGERS
 
     def likeliest(self, parameters: Sequence[Parameter]) -> Tried | None:
-        """Return the first sample whose derivatives are neither zero nor infinite; else the first that works at all."""
+        """Return the result of the first sample with conclusive derivatives; else of the first sample that works."""
         fallback: Tried | None = None
         left = first_samples(parameters)
-        likely = islice(left, MOST_LIKELY)  # they say more than examples, which are one row, or positive
+        likely = islice(left, MOST_LIKELY)  # before examples, which often have one row, or positive values
         guesses = chain(likely, self.from_groups(), left)
         for number, attempt in enumerate(self.tries(guesses, self.caller.called, parameters)):
             if attempt.requires_grad and attempt.is_telling:
@@ -200,7 +211,7 @@ class Search:
             return fallback
         larger = self.tries(
             [mapped(_without_ones, fallback.sample)], self.caller.called
-        )  # a loop over pairs of 1 is empty
+        )  # with a size of 1, loops over pairs are empty
         return next((one for one in larger if one.requires_grad), fallback)
 
     def tries(
@@ -209,12 +220,12 @@ class Search:
         attempt: Callable[[SampleData], T | Refused],
         parameters: Sequence[Parameter] = (),
     ) -> Iterator[T]:
-        """Yield what attempts at guesses give that are not refused, until the time is over.
+        """Yield the results of `attempt` for guesses that are not refused, until the time is over.
 
-        The message of a refused guess suggests others. Guesses that got further in the source of the operator are
-        repaired first; without a source, those with a new message.
+        A refused guess is repaired as its error message suggests. Guesses that got furthest in the source of the
+        operator are repaired first. Without a Python source, only guesses with a new message are repaired.
 
-        parameters: what the guesses are arguments for. Empty: nothing is learned.
+        parameters: the parameters that the guesses are arguments for. If empty, guesses are not repaired.
         """
         left, lessons, order = iter(guesses), list[tuple[Depth, int, SampleData]](), count()
         seen, said, vain, best = set[str](), set[str](), 0, NO_GUESS
@@ -235,7 +246,7 @@ class Search:
             if result.needs_gpu:
                 return
             vain = 0 if result.depth > best else vain + 1
-            # Where nothing tells how far a call got, the same error says nothing new.
+            # If the depth is unknown, a repeated message suggests no new repair.
             is_new = result.depth > OUT_OF_SIGHT or gist_of(result.why) not in said
             said.add(gist_of(result.why))
             if parameters and result.depth >= max(best, OUT_OF_SIGHT) and is_new:
@@ -245,7 +256,7 @@ class Search:
                     heappush(lessons, (place, next(order), repaired))
 
     def variants(self) -> list[Any]:
-        """Return the other ways to call the operator that there are."""
+        """Return the variants of the operator that exist, as in a spec: method and in-place."""
         home, _, name = self.name.replace(":", ".").rpartition(".")
         if home.partition(".")[0] == "torch":
             return [kind for kind, end in (("method", ""), ("inplace", "_")) if hasattr(torch.Tensor, name + end)]
@@ -257,15 +268,15 @@ class Search:
 
 
 def _furthest_first(depth: Depth) -> Depth:
-    """Return what a heap sorts by, in which the least comes first. Of two that begin alike, the longer one does."""
+    """Return a heap key, smallest first: it puts the deepest call first, and a longer depth before a prefix of it."""
     return (*(-place for place in depth), 1)
 
 
 def _without_ones(part: Data) -> Data:
-    """Return a tensor with sizes of 2 in place of 1."""
+    """Return a tensor with sizes of at least 2. Anything else is returned unchanged."""
     return {**part, "shape": [max(size, 2) for size in part["shape"]]} if is_tensor(part) and "shape" in part else part
 
 
 def _of_integers(option: Data) -> Data:
-    """Return what to try for a parameter with tensors of integers only."""
+    """Return an option of a parameter with integer tensors in place of floating-point tensors."""
     return mapped(lambda part: INDEX if part == TENSOR else part, option)

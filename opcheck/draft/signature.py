@@ -21,14 +21,17 @@ UNKNOWN = (
     [Parameter("input", (TENSOR,), True)],
     [Parameter(name, (TENSOR,), True) for name in ("input", "other")],
 )
-"""What to try where a signature says nothing: one tensor, or two."""
+"""The parameters to try if the signature is unknown: one tensor, or two."""
 
 
 def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Parameter]]:
-    """Return the parameters of an operator; several lists, to be tried in turn, if nothing is known about them."""
+    """Return lists of parameters of an operator, to be tried in turn.
+
+    There is one list for each distinct overload in the dispatcher, else one for the Python signature, else `UNKNOWN`.
+    """
     schemas = schemas_of(operator, path)
     if schemas:
-        # What is written to is made where there is no such keyword.
+        # Without arguments for `out=`, the operator allocates its results.
         own = [[_of_schema(one) for one in schema.arguments if not one.is_out] for schema in schemas]
         return [one for index, one in enumerate(own) if one not in own[:index]]
     try:
@@ -44,7 +47,7 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
 
 
 def _with_shapes(parameter: Parameter, annotation: str, doc: str) -> Parameter:
-    """Return a parameter with the shapes that are written somewhere. One that has any is a tensor first of all."""
+    """Return a parameter with the shapes in its annotation and documentation. If there are any, try a tensor first."""
     shapes, options = (*shapes_in(annotation), *documented(doc, parameter.name)), parameter.options
     if shapes and TENSOR in options:
         options = (TENSOR, *(value for value in options if value != TENSOR))
@@ -52,20 +55,21 @@ def _with_shapes(parameter: Parameter, annotation: str, doc: str) -> Parameter:
 
 
 def _documentation(operator: Callable[..., Any]) -> str:
-    """Return what documents an operator: for `apply`, it is the autograd.Function, and its forward."""
+    """Return the docstring of an operator; for `apply`, those of the autograd.Function and its forward."""
     owner = getattr(operator, "__self__", None)
     documented = (owner, owner.forward) if is_function(owner) else (operator,)
     return "\n".join(filter(None, map(inspect.getdoc, documented)))
 
 
 def schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
-    """Return the schemas of an operator in torch's dispatcher, but those with `out=` if there are others.
+    """Return the schemas of an operator in torch's dispatcher; empty if there are none.
 
-    A function built into torch is all overloads of the same name.
+    A function built into torch has the schemas of all overloads of its name. Schemas with `out=` are left out if there
+    are others.
     """
     first = schema_of(operator, path)
     if first is None and inspect.isbuiltin(operator) and path.startswith("torch."):
-        packet = getattr(torch.ops.aten, operator.__name__, None)  # torch.fft.fftfreq is fft_fftfreq
+        packet = getattr(torch.ops.aten, operator.__name__, None)  # None for torch.fft.fftfreq: aten has fft_fftfreq
         first = getattr(packet, packet.overloads()[0])._schema if packet is not None else None
     operator = getattr(operator, "_opoverload", operator)
     if first is None or getattr(operator, "_schema", None) is not None:
@@ -77,7 +81,10 @@ def schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
 
 
 def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
-    """Return the parameters of the constructor of a class of modules; where it passes all on, of that of its base."""
+    """Return the parameters of the constructor of a class of modules.
+
+    If it takes only `*args` or `**kwargs`, return those of the constructor of its base class.
+    """
     for base in make.__mro__:
         try:
             declared = inspect.signature(base).parameters.values()
@@ -90,7 +97,7 @@ def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
 
 
 def _declared(one: inspect.Parameter, operator: Callable[..., Any], *, constructor: bool = False) -> Parameter:
-    """Return what to try for a parameter of a function, or of a constructor of modules."""
+    """Return a declared parameter, of a function or of a constructor of modules, with values to try for it."""
     annotation = "" if one.annotation is one.empty else _evaluated(one.annotation, operator)
     required = one.default is one.empty
     default = None if required else one.default
@@ -99,12 +106,12 @@ def _declared(one: inspect.Parameter, operator: Callable[..., Any], *, construct
 
 
 def _evaluated(annotation: Any, operator: Callable[..., Any]) -> Any:
-    """Return the type that an annotation stands for; its text if it has names that the operator's module has not."""
+    """Return the type that an annotation stands for; the annotation unchanged if evaluating it fails."""
     owner = getattr(operator, "__self__", operator)
     home = sys.modules.get(getattr(owner if isinstance(owner, type) else operator, "__module__", None) or "")
     try:
         return get_type_hints(SimpleNamespace(__annotations__={"it": annotation}), vars(home) if home else {})["it"]
-    except Exception:  # whatever the text computes
+    except Exception:  # evaluating the text can raise anything
         return annotation
 
 

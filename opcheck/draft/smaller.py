@@ -1,4 +1,4 @@
-"""Calls that were recorded, as samples: small ones, one of each kind; large ones made smaller."""
+"""Turns recorded calls into samples: takes one small call of each kind, and makes large calls smaller."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ import torch
 from opcheck.draft.data import Data, is_tensor, mapped, parts
 
 MOST_ELEMENTS = 36
-"""The most elements of a tensor in a sample. A call with larger ones is made smaller."""
+"""The maximum number of elements of a tensor in a sample. Calls with larger tensors are made smaller."""
 LARGE, SMALL = 4, 8
-"""The largest size, or number, that stays as it is; and the largest one that those above it become."""
+"""The largest size, or number, that is kept; and the maximum of larger sizes after they have been divided."""
 MOST_SMALLER = 12
-"""How many ways to make a call smaller are tried."""
+"""The maximum number of smaller versions of one call."""
 MOST_SAMPLES = 6
-"""The most samples of one operator to take from calls."""
+"""The maximum number of calls of one operator to turn into samples."""
 
 Group = list[dict[str, Any]]
-"""A call as samples, of which one is enough: with shapes only, and with the values; or made smaller in several ways.
-
-For a class of modules, each says under `module` how the module is constructed."""
+"""Samples for one call, of which the first that works is used: with shapes only, and with values; or several smaller
+versions. For a class of modules, each has the constructor arguments under the key `module`."""
 
 
 def chosen(groups: Iterable[Group]) -> list[Group]:
-    """Return one small call of each kind: of numbers of dimensions, and of values of all other arguments."""
+    """Return the smallest call of each kind, up to `MOST_SAMPLES`.
+
+    Calls of one kind have tensors with equal numbers of dimensions, and equal values of all other arguments.
+    """
     kinds: dict[str, Group] = {}
     for group in sorted(filter(None, groups), key=lambda group: size(group[0])):
         kinds.setdefault(json.dumps(kind(group[0])), group)
@@ -36,7 +38,7 @@ def chosen(groups: Iterable[Group]) -> list[Group]:
 
 
 def size(call: Data) -> int:
-    """Return the number of elements of all tensors in TOML data, and of other values."""
+    """Return the number of elements of all tensors in TOML data, plus the number of other values."""
     return sum(map(_elements, parts(call)))
 
 
@@ -47,15 +49,16 @@ def _elements(part: Data) -> int:
 
 
 def is_small(call: Data) -> bool:
-    """Tell whether no tensor in TOML data has too many elements for a sample."""
+    """Return whether every tensor in TOML data is small enough for a sample."""
     return all(_elements(part) <= MOST_ELEMENTS for part in parts(call))
 
 
 def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield calls like one with large tensors, in the proportions of their sizes: all are divided by one number.
+    """Yield smaller versions of a call with large tensors. All sizes are divided by one number, to keep proportions.
 
-    Other numbers may be sizes, too. They are divided if they are large; or if they equal a size; or not at all. Sizes
-    that are small stay as they are, unless there are so many of them that nothing else helps.
+    Other integers may be sizes, too. In turn, they are divided if they are large, or if they equal a size, or not at
+    all. Small sizes are kept at first. Versions in which they are divided, too, come last, for tensors of many small
+    dimensions.
     """
     sizes = {size for part in parts(call) if is_tensor(part) for size in part.get("shape", ())}
     ways = (
@@ -69,7 +72,10 @@ def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def divided(call: Data, divisor: int, numbers: Container[int], large: int = LARGE) -> Data:
-    """Return TOML data with sizes above `large`, and some other numbers, divided and rounded up, down to 2."""
+    """Return TOML data with each size and number above `large` divided and rounded up, to 2 at least.
+
+    numbers: the integers outside of tensors to divide. Others are kept.
+    """
 
     def change(part: Data) -> Data:
         if is_tensor(part) and "shape" in part:
@@ -85,7 +91,7 @@ def _part(size: int, divisor: int, large: int) -> int:
 
 
 def kind(call: Data) -> Data:
-    """Return TOML data with the number of its dimensions, or the dtype of its values, in the place of each tensor."""
+    """Return TOML data with each tensor replaced by its number of dimensions or, if it has values, by its dtype."""
 
     def change(part: Data) -> Data:
         if not is_tensor(part):

@@ -1,4 +1,4 @@
-"""What a target names: an operator, or those that a Python module defines."""
+"""Finds the operators that a target names: an operator, or all operators that a Python module defines."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from opcheck.samples.resolve import Unresolved, as_operator, import_module, is_d
 
 
 def package_of(target: str) -> str:
-    """Return the package that a target is in."""
+    """Return the top-level package of a target."""
     return target.replace(":", ".").partition(".")[0]
 
 
 def names(target: str, modules: Sequence[str]) -> dict[str, str]:
-    """Return what a target names: a path for each operator, with what keeps it from being one, if anything does.
+    """Return the paths of the operators that a target names. The values are why they cannot be tested, or empty.
 
-    Raises Unresolved.
+    Raises Unresolved if the target is neither a module nor an operator, or cannot be imported.
     """
     module = _module(target)
     if module is None:
@@ -34,7 +34,8 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
         item = getattr(module, name, None)
         if isinstance(item, ModuleType) or not callable(item):
             continue
-        if not _own(item, module) and not (exported and is_dispatched(item)):  # operators of torch.ops are torch's
+        # Operators of torch.ops are defined elsewhere. They count if `__all__` exports them.
+        if not _own(item, module) and not (exported and is_dispatched(item)):
             continue
         if inspect.isclass(item) and not issubclass(item, torch.nn.Module):
             if not issubclass(item, torch.autograd.Function) or item.__name__ in used:
@@ -54,17 +55,17 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
 
 
 def modules_in(target: str) -> list[str]:
-    """Return which modules are in a package, in a line, if there are any."""
+    """Return a hint that lists the modules in a package, as a list of one line; empty if there are none."""
     paths = getattr(_module(target), "__path__", ())
     inside = [f"{target}.{one.name}" for one in pkgutil.iter_modules(paths) if not one.name.startswith("_")]
     return [f"try a module in it: {', '.join(inside)}"] if inside else []
 
 
 def _used(module: ModuleType) -> set[str]:
-    """Return the names that functions and modules of a Python module use: what they call is tested with them."""
+    """Return the names that functions and classes of a Python module use: their callees are tested with them."""
     used: set[str] = set()
     for item in vars(module).values():
-        if not (inspect.isclass(item) or inspect.isroutine(item)):  # attributes of others may be anything
+        if not (inspect.isclass(item) or inspect.isroutine(item)):  # other objects may have any attributes
             continue
         owner = getattr(item, "__self__", None)
         if isinstance(owner, type):  # scale = Scale.apply
@@ -74,7 +75,7 @@ def _used(module: ModuleType) -> set[str]:
 
 
 def _parts_of_functions(module: ModuleType) -> dict[int, str]:
-    """Return the ids of functions that autograd.Functions of a module call, with the names of these Functions."""
+    """Return the functions that autograd.Functions of a module call, as a dict from `id` to name of the Function."""
     parts: dict[int, str] = {}
     for item in vars(module).values():
         if is_function(item) and _own(item, module):
@@ -86,13 +87,13 @@ def _parts_of_functions(module: ModuleType) -> dict[int, str]:
 
 
 def _names_in(function: Any) -> tuple[str, ...]:
-    """Return the names that the code of a function uses, whatever wraps it."""
+    """Return the names that the code of a function uses. Decorators with `functools.wraps` are unwrapped."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return code.co_names if code else ()
 
 
 def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | type[torch.nn.Module]:
-    """Return the function, or the class of modules, that a path names. Raises Unresolved."""
+    """Return the function, or the class of modules, that a path names. Raises Unresolved if there is none."""
     resolved = resolve(path, modules)
     if not isinstance(resolved, type) or not issubclass(resolved, torch.nn.Module):
         return as_operator(resolved, path)
@@ -102,7 +103,7 @@ def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | ty
 
 
 def _module(path: str) -> ModuleType | None:
-    """Return the module with a path; None if there is none. Raises Unresolved if it cannot be imported."""
+    """Return the Python module at a path; None if there is none. Raises Unresolved if importing it fails."""
     try:
         return import_module(path)
     except Unresolved as error:
@@ -113,7 +114,7 @@ def _module(path: str) -> ModuleType | None:
 
 
 def _own(item: Any, module: ModuleType) -> bool:
-    """Return whether something belongs to the package of a module, and is not just imported there."""
+    """Return whether an object is defined in the package of a module, and not imported from another package."""
     owner = getattr(item, "__self__", None)
     home = getattr(owner if isinstance(owner, type) else item, "__module__", "") or type(item).__module__
     return str(home).partition(".")[0] == module.__name__.partition(".")[0]

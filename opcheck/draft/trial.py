@@ -1,4 +1,4 @@
-"""Drafts one operator, in a process of its own: looks for samples, runs its cases, takes back what it refuses."""
+"""Drafts one operator in a separate process: finds samples, runs the cases, takes back the claims that it refuses."""
 
 from __future__ import annotations
 
@@ -23,59 +23,63 @@ from opcheck.spec.device_profile import DeviceProfile
 from opcheck.text import one_line
 
 NO_BFLOAT16 = "Triton's interpreter computes with its bits as integers"
-"""Why a draft that is made in the interpreter leaves bfloat16 out."""
+"""Why a draft that is made in Triton's interpreter leaves out bfloat16."""
 
 FIRST = ("dtypes", "device_consistency", "vmap", "forward_ad", "batched_grad")
-"""The checks that come first: they tell the dtypes, whether the CPU takes it, too, and the rules that operators most
-often do not have."""
+"""The checks to run first: they find out which dtypes are supported, whether the operator runs on the CPU, and which
+rules it lacks of those that operators lack most often."""
 
 GUESSING = 0.6
-"""The part of the time for an operator that guesses may take."""
+"""The fraction of the time for an operator that the search for samples may take."""
 
 
 def looked_at(own: Trial, workplace: Workplace) -> Trial:
-    """Look for samples that an operator takes, in this process, which has nothing else to do."""
+    """Search for samples of an operator, without running cases, in a process that does nothing else."""
     workplace.alone()
     _search(own, workplace, Deadline(workplace.budget))
     return own
 
 
 def trial(own: Trial, workplace: Workplace) -> Trial:
-    """Draft an operator in this process, which has nothing else to do."""
+    """Draft an operator in a process that does nothing else. Return the trial unchanged if the time is over."""
     if time.monotonic() >= workplace.until:
         return own
     workplace.alone()
-    import_what_is_late()  # here for one operator, since this process ends without clearing up
+    # The parent does not import this for a single operator: unlike the parent, this process exits without cleanup.
+    import_what_is_late()
     return drafted(own, workplace)
 
 
 def drafted(own: Trial, workplace: Workplace) -> Trial:
-    """Return what is known of an operator after samples have been looked for, and the cases of its drafts have run."""
+    """Search for samples of an operator, run the cases of its drafts, and return the trial."""
     own.note(begun=True)
     deadline, guessing = (Deadline(part * workplace.budget, workplace.until) for part in (1.0, GUESSING))
     _search(own, workplace, guessing)
     try:
         for draft in own.drafts:
             _take_back(own, draft, workplace, deadline)
-    except Exception as error:  # those of operators are outcomes
+    except Exception as error:  # exceptions of operators are caught in the cases
         own.drafts, own.refusal = [], f"opcheck itself failed, at {place_of(error)}: {one_line(error)}"
     return own
 
 
 def _search(own: Trial, workplace: Workplace, deadline: Deadline) -> None:
-    """Look for samples that an operator takes, and draft what they show; or say why there is none."""
+    """Search for samples that an operator accepts. Note the drafts from them, or why there are none."""
     search, drafts, refusal = Search(own, workplace, deadline), list[Draft](), ""
     try:
         drafts = search.drafts()
         refusal = "" if drafts else search.refusal()
-    except Exception as error:  # what an operator raises where it is called is among the answers
+    except Exception as error:  # exceptions of calls are results: see Refused
         refusal = f"looking for its arguments failed, at {place_of(error)}: {one_line(error)}"
-    patience = BUSY * workplace.budget  # what follows is opcheck's own, and the machine may be busy
+    patience = BUSY * workplace.budget  # opcheck itself takes the next step, on a machine that may be busy
     own.note(patience, call=None, drafts=drafts, refusal=refusal, is_constant=bool(search.constant))
 
 
 def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadline) -> None:
-    """Run the cases of a draft, and take back what the operator refuses. Then the cases are others."""
+    """Run the cases of a draft, and take back what the operator refuses.
+
+    When a claim changes, the cases are planned anew, and only records that still hold are kept.
+    """
     session = RunSession(workplace.settings, own_process=True, note=lambda line: own.note(tried=line))
     if has_interpreter():
         draft.refused["forward"].setdefault("bfloat16", NO_BFLOAT16)
@@ -103,7 +107,10 @@ def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadlin
 
 
 def reproduced(failure: tuple[Draft, str], workplace: Workplace) -> str:
-    """Return a case of a draft that fails as a script in plain torch, or an empty string if there is none."""
+    """Return a script in plain torch that reproduces a failure; empty if there is none.
+
+    failure: a draft, and the id of its case that fails.
+    """
     workplace.alone()
     draft, name = failure
     session = RunSession(workplace.settings, own_process=True, reproduces=True)
@@ -112,15 +119,14 @@ def reproduced(failure: tuple[Draft, str], workplace: Workplace) -> str:
 
 
 def holds_on(record: Record) -> bool:
-    """Tell whether a case that has passed would pass with fewer claims, too."""
+    """Return whether a case has passed, and would also pass with fewer claims."""
     return bool(record["outcome"] == "passed" and record["check"] != "unsupported")
 
 
 def planned(draft: Draft, session: RunSession, device: DeviceProfile) -> Sequence[Case]:
-    """Return the cases of a draft on a device. Raises SpecError.
+    """Return the cases of a draft on a device, those of the checks in `FIRST` first. Raises SpecError.
 
-    Those that tell which dtypes there are, and what is not implemented, come first: what is refused is then tried by no
-    other check.
+    The first checks find out which dtypes and features are refused. Other checks then do not try them.
     """
     settings = session.settings
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
@@ -134,6 +140,6 @@ def planned(draft: Draft, session: RunSession, device: DeviceProfile) -> Sequenc
 
 
 def place_of(error: Exception) -> str:
-    """Return where an exception was raised."""
+    """Return the file and line at which an exception was raised."""
     *_, (frame, line) = traceback.walk_tb(error.__traceback__)
     return f"{frame.f_code.co_filename}:{line}"

@@ -1,4 +1,4 @@
-"""What the processes that draft operators have in common, and what each of them knows of its operator."""
+"""The configuration that all processes that draft operators share, and the state of each trial of an operator."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from opcheck.spec.render import render
 Record = dict[str, Any]
 
 MEMORY = 4096
-"""The MiB that trying an operator may take."""
+"""The memory that a process may take to try an operator, in MiB."""
 
 EXAMPLES = "examples"
-"""The key of a call that stands for all calls of the examples in the documentation."""
+"""The key of a pseudo-call that stands for running the examples in the documentation."""
 
 BUSY = 3
-"""How many times longer something may take by the clock than it may compute."""
+"""Maximum wall-clock time, as a multiple of the maximum processor time."""
 
 
 class Deadline:
-    """When to stop: after some seconds of computing, or a few times as many by the clock, on a machine that is busy."""
+    """A limit of processor time in seconds, and of `BUSY` times as much wall-clock time, for a machine that is busy."""
 
     def __init__(self, seconds: float, until: float = float("inf")) -> None:
         self.computing = time.process_time() + seconds
@@ -41,43 +41,43 @@ class Deadline:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is time to stop."""
+        """Whether a limit has been exceeded."""
         return time.process_time() > self.computing or time.monotonic() > self.until
 
 
 def allowing(settings: Settings, package: str) -> Settings:
-    """Return the settings of a project in which drafts may name a package, too."""
+    """Return the settings of a project with a package added to the modules that specs may name."""
     return settings.model_copy(update={"modules": tuple(dict.fromkeys((*settings.modules, package)))})
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """What the processes that draft operators have in common."""
+    """The configuration that all processes that draft operators share."""
 
     settings: Settings
     budget: float
-    """The seconds that an operator may take."""
+    """The time for each operator, in seconds: see `Deadline`."""
     until: float = float("inf")
-    """When the whole draft is to end, by `time.monotonic()`."""
+    """The time at which to stop drafting, by `time.monotonic()`."""
     device: DeviceProfile = CPU.profile
     """The device on which operators are called."""
     changes: tuple[str, ...] = ()
-    """What importing the target has changed in the process."""
+    """The changes that importing the target made to settings of the process."""
 
     def enter(self) -> None:
-        """Let this process, and those that it starts, import what the drafts name."""
+        """Append the project and the current folder to sys.path, so that drafts can name modules in them."""
         self.settings.put_on_path()
         sys.path += [folder for folder in [os.getcwd()] if folder not in sys.path]
 
     def alone(self) -> None:
-        """Keep this process from printing, and from taking all of the memory."""
+        """Discard the output of this process, and limit its memory."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
         if self.device.device_string != "cpu":
-            availability(self.device)  # imports what registers it
-            return  # addresses are reserved for the memory of a device, too
-        with suppress(ImportError, OSError, ValueError):  # where there are no such limits
+            availability(self.device)  # imports the module that registers the device
+            return  # devices reserve address space, which the limit would count
+        with suppress(ImportError, OSError, ValueError):  # not every platform has such limits
             import resource
 
             own = psutil.Process().memory_info().vms + MEMORY * 2**20
@@ -87,58 +87,58 @@ class Workplace:
 
 @dataclass
 class Trial:
-    """What is known of an operator: all that there is to know, or as much as there was when its process ended."""
+    """The state of drafting one operator: the final state, or the last one noted before its process died."""
 
     name: str
     given: Sequence[Sequence[SampleData]] = ()
-    """Samples that are given or recorded, of which one of each group is enough: instead of guesses."""
+    """Groups of given or recorded samples to use instead of guesses. One sample of each group is enough."""
     module: SampleData | None = None
-    """How a class of modules is constructed; None: by guesses."""
+    """The constructor arguments for a class of modules. None: guess them."""
     skip: tuple[SampleData, ...] = ()
-    """Calls that have ended an earlier process."""
+    """Calls to skip, because they ended an earlier process."""
     begun: bool = False
-    """Whether there was time for it."""
+    """Whether drafting has begun. It does not if the time is over."""
     hangs: bool = False
-    """Whether its process has been ended, for taking too long."""
+    """Whether the process was killed because it took too long."""
     call: SampleData | None = None
-    """The call that was about to be made; None: all samples have been looked for."""
+    """The call that was about to be made. None before the first call, and after the search for samples."""
     case: str = ""
     """The case that was about to run."""
     tried: str = ""
-    """What the case was about to try."""
+    """The step of the case that was about to run."""
     refusal: str = ""
     """Why there is no draft."""
     is_constant: bool = False
-    """Whether there is none because there is nothing to differentiate, which is certain, and no lack of guesses."""
+    """Whether there is no draft because there is certainly nothing to differentiate, and not because guesses failed."""
     drafts: list[Draft] = field(default_factory=list)
     records: dict[str, Record] = field(default_factory=dict)
-    """What has become of the cases, by id."""
+    """The records of the cases that have run, by id."""
     left: int = 0
     """The number of cases for which there was no time."""
     ended: list[str] = field(default_factory=list)
-    """What has ended its process, or would have."""
+    """Descriptions of what ended a process of the operator, or would have ended it."""
 
     def recorded(self, *outcomes: str) -> list[Record]:
-        """Return what has become of the cases with some outcomes."""
+        """Return the records of the cases with one of these outcomes."""
         return [record for record in self.records.values() if record["outcome"] in outcomes]
 
     def again(self) -> Trial:
-        """Return what is to be done without the call that has ended the process."""
+        """Return a new trial that skips the call that ended the process."""
         assert self.call is not None
         return Trial(self.name, self.given, self.module, (*self.skip, self.call), ended=self.ended)
 
     @property
     def is_slow(self) -> bool:
-        """Whether its process has been ended for a case that took too long. It called the operator many times."""
+        """Whether the process was killed in a case, which calls the operator many times, and not in a single call."""
         return self.hangs and bool(self.case)
 
     @property
     def is_called(self) -> bool:
-        """Whether it was the operator itself that ran, and not the examples in its documentation."""
+        """Whether the operator itself was running, and not the examples in its documentation."""
         return self.call is None or EXAMPLES not in self.call
 
     def doing(self) -> str:
-        """Return what was going on, in words."""
+        """Return the current step, in words."""
         if self.case:
             return f"in the case {self.case}" + (f", at {self.tried}" if self.tried else "")
         if not self.is_called:
@@ -146,15 +146,15 @@ class Trial:
         return f"in the call {render(self.call)}" if self.call is not None else "before it was called"
 
     def note(self, seconds: float | None = None, **news: Any) -> None:
-        """Note what is known, here and in the process that waits for this one, before the next step.
+        """Set attributes, here and in the process that waits for this one, before the next step.
 
-        seconds: how long that may take. None: as said before.
+        seconds: the wall-clock limit of the next step. None: the limit does not change.
         """
         vars(self).update(news)
         tell(seconds, **news)
 
     def ended_by(self, ended: Ended) -> Trial:
-        """Return what its process has told last, with how the process has ended."""
+        """Return the trial in the state last noted by its process, with the way in which the process ended."""
         own = replace(self, **{**ended.news, "begun": True, "hangs": ended.is_late})
         what = f"{ended.why}, {own.doing()}"
         if own.is_called:
