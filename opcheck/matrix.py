@@ -1,4 +1,4 @@
-"""The matrix of a project, `[tool.opcheck.matrix]`: the jobs in which a CI service runs its cases."""
+"""The matrix of a project, `[tool.opcheck.matrix]`: the jobs in which a CI service runs the project's cases."""
 
 from collections.abc import Collection, Iterator
 from itertools import product
@@ -19,7 +19,7 @@ AXES = ("device", "torch", "python", "dtypes")
 
 
 def _version(text: str) -> str:
-    from packaging.version import InvalidVersion, Version  # late, as for version conditions
+    from packaging.version import InvalidVersion, Version  # imported here, since packaging takes 40 ms
 
     try:
         Version(text)
@@ -39,7 +39,7 @@ def _listed(value: Any) -> Any:
 
 
 def _some(values: tuple[T, ...]) -> tuple[T, ...]:
-    # Not min_length: an array would be too short as well whose elements are wrong.
+    # Not min_length, since pydantic would also report an array of wrong elements as too short.
     if not values:
         raise refuse("an empty array", "at least one element")
     return values
@@ -52,11 +52,11 @@ TorchVersion = Annotated[str, AfterValidator(_version)]
 PythonVersion = Annotated[str, AfterValidator(_python)]
 Count = Annotated[int, Field(ge=1)]
 Job = dict[str, Any]
-"""The keys: id, name, device, torch, python, dtype, shard and runner."""
+"""A job, with the keys id, name, device, torch, python, dtype, shard and runner."""
 
 
 class Combination(Model):
-    """One value of each axis, as `include` adds it. An empty one leaves the choice to the job."""
+    """One value of each axis. Empty values mean the installed version of torch or Python, and all dtypes."""
 
     device: str = Field(description="a device")
     torch: TorchVersion = Field(default="", description="a version of torch; default: the one that is there")
@@ -65,13 +65,13 @@ class Combination(Model):
 
     @property
     def values(self) -> tuple[str, str, str, str]:
-        """Its values, in the order of `AXES`; dtypes are separated by commas."""
+        """The values, in the order of `AXES`; dtypes are separated by commas."""
         return self.device, self.torch, self.python, ",".join(self.dtypes)
 
     def job(self, shard: str, runner: str | tuple[str, ...]) -> Job:
-        """Return the job that runs a shard of it. shard: as in `1/4`; empty if there is only one.
+        """Return the job that runs a shard of the combination. shard: as in `1/4`; empty if there is only one shard.
 
-        The id, such as `cpu-torch2.13.0-py3.12-float64+half`, is fit for the name of a file.
+        The id of the job, such as `cpu-torch2.13.0-py3.12-float64+half`, can be used as a file name.
         """
         device, torch, python, dtypes = self.values
         in_id = (device, torch and f"torch{torch}", python and f"py{python}", dtypes.replace(",", "+"))
@@ -85,7 +85,7 @@ class Combination(Model):
 
 
 class Exclusion(Model):
-    """Combinations to leave out: those that have one of the values of each key given."""
+    """Combinations to leave out: those that have one of the listed values for each given key."""
 
     device: OneOrMore | None = Field(default=None, description="devices")
     torch: OneOrMore | None = Field(default=None, description="versions of torch")
@@ -99,7 +99,7 @@ class Exclusion(Model):
         return self
 
     def covers(self, one: Combination) -> bool:
-        """Tell whether it leaves out a combination."""
+        """Return whether the exclusion leaves out a combination."""
         wanted = (getattr(self, key) for key in AXES)
         return all(each is None or value in each for each, value in zip(wanted, one.values, strict=True))
 
@@ -156,7 +156,7 @@ class Matrix(Model):
         return {"devices": self.devices, "torch": self.torch, "python": self.python, "dtypes": dtypes}
 
     def combinations(self) -> list[Combination]:
-        """Return the combinations: of all axes, without those excluded, and those included."""
+        """Return all combinations of the axes except the excluded ones, followed by the included ones."""
         every = (
             Combination.model_construct(device=device, torch=torch, python=python, dtypes=dtypes)
             for device, torch, python, dtypes in product(self.devices, self.torch, self.python, self.dtypes)
@@ -165,7 +165,7 @@ class Matrix(Model):
         return [*left, *self.include]
 
     def jobs(self, runner: str = "") -> list[Job]:
-        """Return the jobs, in a fixed order. runner: the label of machines for devices that name none."""
+        """Return the jobs, in a fixed order. runner: the machine label for devices without an entry in `runners`."""
         return [
             one.job(shard, self._runner(one.device) or runner)
             for one in self.combinations()
@@ -181,9 +181,9 @@ class Matrix(Model):
         return [f"{number}/{count}" for number in range(1, count + 1)] if count > 1 else [""]
 
     def unknown_names(self, devices: Collection[str]) -> Iterator[Mistake]:
-        """Yield the names that no device and no dtype has, and groups of dtypes that overlap.
+        """Yield a mistake for each unknown device or dtype, and for each group of dtypes that overlaps an earlier one.
 
-        devices: all that are known. Asked within `declared`, since device profiles may declare dtypes.
+        devices: the names of all known devices. Call this within `declared`, since device profiles may declare dtypes.
         """
         named: list[tuple[KeyPath, str]] = [(("devices", index), name) for index, name in enumerate(self.devices)]
         named += [(("include", index, "device"), one.device) for index, one in enumerate(self.include)]

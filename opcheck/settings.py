@@ -19,12 +19,12 @@ from opcheck.spec.model import Frozen, Located
 from opcheck.spec.positions import Path as KeyPath
 
 FOLDER = "specs"
-"""The folder of the specs of a project that names none."""
+"""The folder of specs in a project whose settings name none."""
 NO_SPECS = (
     "no specs here: name files or folders of them, or write `specs = [...]` under [tool.opcheck] in pyproject.toml; "
     "`builtin` is the shipped library"
 )
-"""The message for a request that names no specs in a project that names none either."""
+"""The error message if neither the command line nor the project names specs."""
 
 
 class Settings(Located):
@@ -64,7 +64,7 @@ class Settings(Located):
 
     @property
     def root(self) -> Path:
-        """The folder that paths are relative to."""
+        """The folder that the paths in the settings are relative to."""
         return self._root or Path.cwd()
 
     @property
@@ -73,7 +73,7 @@ class Settings(Located):
         return Limits(self.modules, self.max_elements, self.max_samples)
 
     def spec_paths(self) -> list[Path]:
-        """Return the files and folders of specs: those that are named, else the folder `specs`, if there is one."""
+        """Return the files and folders of specs that the settings name; by default, the folder `specs` if it exists."""
         usual = self.root / FOLDER
         return [self.root / path for path in self.specs] or ([usual] if usual.is_dir() else [])
 
@@ -82,9 +82,9 @@ class Settings(Located):
         return tuple(self.root / path for path in self.devices)
 
     def profiles(self) -> dict[str, DeviceProfile]:
-        """Return the device profiles by name, those given on the command line among them.
+        """Return the device profiles by name, including those given on the command line.
 
-        Raises SpecError with the mistakes in all of them.
+        Raises SpecError with the mistakes in all profiles.
         """
         return profiles(self.device_folders(), self._profiles)
 
@@ -93,7 +93,7 @@ class Settings(Located):
         return tuple(dict.fromkeys(name for profile in self.profiles().values() for name in profile.dtypes))
 
     def option_for(self, profile: DeviceProfile) -> str:
-        """Return the option of `opcheck run` that a device needs to be known; empty if it needs none."""
+        """Return the `--device-profile` option that `opcheck run` needs for a device; empty if it needs none."""
         return f"--device-profile {shlex.quote(profile.file)}" if profile.path in self._profiles else ""
 
     def put_on_path(self) -> None:
@@ -118,7 +118,7 @@ class Settings(Located):
     def read(cls, path: Path) -> "Settings":
         """Read the settings in a pyproject.toml. Raises SpecError."""
         settings = cls()
-        if b"opcheck" in read_bytes(path):  # large files of other projects need no parsing
+        if b"opcheck" in read_bytes(path):  # fast path: do not parse files of projects without opcheck
             document = settings._document = Document.read(path, within=settings._place)
             tools = document.data.get("tool")
             if isinstance(tools, dict) and "opcheck" in tools:

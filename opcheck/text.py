@@ -9,10 +9,10 @@ from typing import Any
 from unicodedata import category
 
 MOST = 1000
-"""The most characters of a name or a line that are shown to a person."""
+"""The maximum number of characters of a name or a line that is shown to users."""
 
 ROOM = 50
-"""Characters reserved for the note that some were left out."""
+"""The number of characters reserved for the note on how many were left out."""
 
 
 def well_formed(text: str) -> str:
@@ -56,19 +56,19 @@ def class_of(value: Any) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an exception as one line, even if its text is long, which is cut in the middle, or cannot be had."""
+    """Return the class and message of an exception as one line, shortened in the middle. Works if `__str__` raises."""
     text = " ".join(message_of(error).split())
-    # At its end, a message of TorchScript says what has happened, after where.
+    # The end is kept: a message of TorchScript begins with the location, and ends with the error.
     return shortened(f"{class_of(error)}: {text}" if text else class_of(error), 500, 200)
 
 
 def _escape(sign: str) -> str:
-    # Python counts no space but the usual one as printable. The others of this category do no harm.
+    # Python counts only the ASCII space as printable, but other characters of the category Zs are harmless.
     return sign if category(sign) == "Zs" else sign.encode("unicode_escape").decode()
 
 
 def ending(status: int) -> str:
-    """Return how a process has ended, in words. status: its exit status; that of a signal is negative."""
+    """Return how a process has ended, in words. status: the exit status, or the negative number of a signal."""
     if status >= 0:
         return f"the process exited, with status {status}"
     if -status == signal.SIGKILL:
@@ -78,16 +78,16 @@ def ending(status: int) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return `1 case`, or `2 cases`, of what there are so many."""
+    """Return a count with its noun, such as `1 case` or `2 cases`."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def digest(texts: Iterable[str]) -> str:
-    """Return a short name for a set of texts, which differs where the sets do."""
+    """Return a hash of texts as 16 hexadecimal digits. The order of the texts does not matter."""
     each = sorted(sha256(text.encode(errors="backslashreplace")).hexdigest() for text in texts)
     return sha256("".join(each).encode()).hexdigest()[:16]
 
 
 def separated(values: Iterable[str]) -> tuple[str, ...]:
-    """Split values at commas. Return each name once, in order."""
+    """Split values at commas. Return each name once, in order, without surrounding spaces."""
     return tuple(dict.fromkeys(name.strip() for value in values for name in value.split(",") if name.strip()))

@@ -1,1 +1,1 @@
-"""The pytest plugin: collects spec files and runs their cases as tests. pytest enters by `hooks`."""
+"""The pytest plugin: collects spec files and runs their cases as tests. Its entry point is `hooks`."""

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class BoundCase:
-    """A case for use in a test: the callable, its inputs, and what the spec claims."""
+    """A case for use in a test: the callable, its inputs, and the claims of the spec."""
 
     case: Case
     settings: Settings
 
     @property
     def id(self) -> str:
-        """`torch.sin::backward[cpu-float64]`."""
+        """The id of the case, such as `torch.sin::backward[cpu-float64]`."""
         return self.case.id
 
     @property
     def claims(self) -> DeviceClaims:
-        """What the operator claims on the device: `supports`, the dtypes `forward` and `backward`, `tolerance(...)`."""
+        """The operator's claims on the device: `supports`, the dtypes `forward` and `backward`, `tolerance(...)`."""
         return self.case.claims
 
     @property
@@ -79,9 +79,9 @@ def cases(
 ) -> Callable[[Callable[..., Any]], Any]:
     """Parametrize a pytest test over the cases of specs. The test takes an argument `case`.
 
-    `case.callable` is the operator, `case.inputs()` returns the arguments for each sample, `case.claims` is what the
-    spec claims, and `case.case` is the `Case`. A case or sample that the spec skips (`outcome = "skip"`) is skipped
-    here, too, with the reason. So is a case whose device is absent.
+    `case.callable` is the operator, `case.inputs()` returns the arguments for each sample, `case.claims` are the claims
+    of the spec, and `case.case` is the `Case`. A case or sample that the spec skips (`outcome = "skip"`) is skipped
+    here, too, with the reason. A case whose device is absent is also skipped.
 
     Args:
         specs: Files and folders, relative to the folder of the test file; `"builtin"` is the library that comes with

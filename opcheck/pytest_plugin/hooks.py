@@ -1,4 +1,4 @@
-"""The hooks by which pytest enters the plugin."""
+"""The pytest hooks of the plugin."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ OF_LOGGING = (
     "log_auto_indent", "log_cli", "log_cli_date_format", "log_cli_format", "log_cli_level", "log_date_format",
     "log_file", "log_file_date_format", "log_file_format", "log_file_level", "log_file_mode", "log_format", "log_level",
 )  # fmt: skip
-"""The settings of pytest's logging plugin. `opcheck run` blocks it: it handles all of torch's loggers in each phase."""
+"""The settings of pytest's logging plugin. `opcheck run` blocks this plugin, since it processes all of torch's loggers
+in each phase of a test."""
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the options of the plugin. All begin with --opcheck: a conftest.py may have others of the same name."""
+    """Add the options of the plugin. All begin with --opcheck, to avoid conflicts with options of a conftest.py."""
     group = parser.getgroup("opcheck", "opcheck: tests of operators from TOML specs")
     for option in OPTIONS:
         if not option.is_of_pytest:
@@ -35,14 +36,14 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
             group.addoption(option.pytest_word, help=option.help, **keywords)
         if option.word == "--specs":
             parser.addini("opcheck_specs", option.help, type="paths", default=[])
-    if pluginmanager.is_blocked("logging"):  # by `opcheck run`: a project may still have settings for it
+    if pluginmanager.is_blocked("logging"):  # by `opcheck run`, but a project may have settings for the plugin
         for name in OF_LOGGING:
             parser.addini(name, "unused: logging is disabled")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
-    """Remove options from addopts that could select other tests than those requested of `opcheck run`."""
+    """For `opcheck run`, remove all options from addopts but -p and -W: others could change the selection of tests."""
     own = list(early_config.invocation_params.args)
     if "--opcheck-alone" in own:
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -70,13 +71,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.markers:
         from opcheck.planning import check_kinds
 
-        plugin.settings  # noqa: B018 - imports plugins, whose checks have marks as well
+        plugin.settings  # noqa: B018 - imports plugins, so that marks of their checks are listed, too
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
     register_shard(plugin)
-    if not config.option.opcheck_alone:  # `opcheck run` reports them itself
+    if not config.option.opcheck_alone:  # `opcheck run` reports unknown names itself
         _refuse_unknown_names(plugin)
-    reported = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)  # without -p no:junitxml
+    # With -p no:junitxml, there is no option xmlpath.
+    reported = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)
     if reported and not hasattr(config, "workerinput"):
         from opcheck.pytest_plugin.reports import register_reports
 
@@ -84,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """If pytest was given a larger folder than requested, ignore the rest of it."""
+    """Ignore paths that were not requested, if pytest was given a parent folder of a requested path."""
     plugin = config.stash[PLUGIN]
     return None if not plugin.is_partial or plugin.is_requested(collection_path) else True
 
@@ -92,7 +94,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def _refuse_unknown_names(plugin: Plugin) -> None:
     """Raise UsageError for unknown checks, dtypes and devices, and for absent devices.
 
-    Otherwise, they would silently select nothing, or test nothing.
+    Otherwise, such names would silently select nothing, or test nothing.
     """
     option = plugin.config.option
     if option.opcheck_device:
@@ -117,16 +119,16 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     root = parent.config.stash[PLUGIN].root_of(file_path)
     if root is None:
         return None
-    # For specs outside of the project, the default is relative to the argument, and pytest would not find it again.
+    # For specs outside of the project, pytest's default is relative to the argument: it would not find the file again.
     nodeid = os.path.relpath(file_path, parent.config.rootpath).replace(os.sep, "/")
     return SpecCollector.from_parent(parent, path=file_path, nodeid=nodeid)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Shuffle the cases if there is an order; other tests stay where they are.
+    """Shuffle the cases if a random order is requested; other tests keep their positions.
 
-    Which of the cases a shard has is decided by what they are, not by where they stand.
+    The order does not affect shards: they depend only on which cases are selected.
     """
     order = config.stash[PLUGIN].order
     if order is not None:
@@ -137,7 +139,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Take note of the selected cases."""
+    """Record the selected cases, unless `Sharding` has recorded them."""
     plugin = session.config.stash[PLUGIN]
     cases = [item.case for item in session.items if isinstance(item, CaseItem)]
     if plugin.planned is None and cases:
@@ -146,7 +148,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Import torch and the modules of operators. Otherwise, that would count as time of the first case."""
+    """Import torch and the modules of operators. Otherwise, the imports would count as time of the first case."""
     cases = [item.case for item in session.items if isinstance(item, CaseItem)]
     if cases and not session.config.option.collectonly:
         plugin = session.config.stash[PLUGIN]
@@ -158,7 +160,10 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Let workers end soon, and say what they have counted. An empty shard is no mistake if the others have cases."""
+    """Let workers exit quickly, send their counts to the controlling process, and set the exit status.
+
+    An empty shard is no error if other shards have cases.
+    """
     plugin = session.config.stash[PLUGIN]
     if plugin.worker is not None:
         plugin.worker.leave()
@@ -173,14 +178,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of pytest-xdist what it need not find out again, or must not draw again."""
+    """Send a worker of pytest-xdist the absent devices, which it need not probe again, and the random order."""
     plugin = node.config.stash[PLUGIN]
     node.workerinput[SENT] = {"absent": plugin.absent, "order": plugin.order}
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """Take over what a worker of pytest-xdist has counted."""
+    """Take over the counts of a worker of pytest-xdist."""
     sent = getattr(node, "workeroutput", {}).get(SENT)
     if sent:
         node.config.stash[PLUGIN].take_over(sent)
@@ -188,7 +193,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any) -> None:
-    """Give a case that ended a worker of plain pytest an outcome. `opcheck run` knows more about it."""
+    """Give an outcome to a case that crashed a worker of plain pytest. `opcheck run` has its own hook for this."""
     plugin = sched.config.stash[PLUGIN]
     if not sched.config.option.opcheck_alone and (case := plugin.case_of(crashitem)):
         from opcheck.running.watchdog import Death
@@ -197,7 +202,7 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str | None:
-    """Say what plain pytest does not protect against."""
+    """Return a line that plain pytest does not contain crashes, exits and hangs."""
     if any(isinstance(item, CaseItem) for item in items) and not hasattr(config, "workerinput"):
         return (
             "opcheck: cases run in this process, which an operator that crashes, exits or hangs takes with it; "
@@ -212,7 +217,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Attach the record of a case to its report, which pytest-xdist sends to the controlling process.
 
-    A set-up or tear-down that fails has a record that replaces that of the case.
+    If the set-up or tear-down fails, its record replaces that of the case.
     """
     report = yield
     if not isinstance(item, CaseItem):
@@ -220,7 +225,8 @@ def pytest_runtest_makereport(
     if report.when == "call" or not report.passed:
         report.__dict__["opcheck"] = item.record_of(report)
         report.__dict__["opcheck_devices"] = item.config.stash[PLUGIN].details_of(item.case.device)
-    report.sections = [(title, well_formed(text)) for title, text in report.sections]  # for pytest-xdist
+    # pytest-xdist cannot send ill-formed text.
+    report.sections = [(title, well_formed(text)) for title, text in report.sections]
     return report
 
 
@@ -228,7 +234,7 @@ def pytest_runtest_makereport(
 def pytest_report_to_serializable(
     config: pytest.Config, report: pytest.CollectReport | pytest.TestReport
 ) -> dict[str, Any] | None:
-    """Shorten the report of a set-up or tear-down that succeeded: a run has thousands of them."""
+    """Shorten the report of a successful set-up or tear-down in a worker: a run has thousands of such reports."""
     is_phase = config.stash[PLUGIN].worker is not None and isinstance(report, pytest.TestReport)
     if not is_phase or report.when == "call" or not report.passed:
         return None
@@ -249,7 +255,7 @@ BRIEF = "opcheck phase"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what is left out, skipped, or held to wider tolerances, and what is wrong with the reports."""
+    """Print the order and the shard, which cases are left out, skipped, or held to wider tolerances, and problems."""
     plugin, say = terminalreporter.config.stash[PLUGIN], terminalreporter.write_line
     if plugin.order is not None:
         say(f"opcheck: cases in a random order, which --opcheck-order={plugin.order} gives again")

@@ -34,11 +34,11 @@ class SpecCollector(pytest.File):
         for name in sorted((wanted or set()) - {case.id for case in chosen}):
             known = [case.id for case in plan(library, plugin.devices)]
             raise pytest.UsageError(worded(f'{self.nodeid} has no case "{name}"', nearest=nearest(name, known)))
-        if not wanted and not self.config.option.opcheck_alone:  # `opcheck run` counts for itself
+        if not wanted and not self.config.option.opcheck_alone:  # `opcheck run` counts them itself
             plugin.left_out += left_out(library, plugin.devices, plugin.selection)
         if self.config.option.opcheck_alone and not plugin.runs_elsewhere and (problems := plugin.prepare(chosen)):
             raise SpecError(problems)
-        # The node id is given as text, since --lf remembers it as text. pytest would build a different one from parts.
+        # The node id is passed as text, since --lf stores it as text. pytest would build a different one from parts.
         return [CaseItem.from_parent(self, name=c.id, nodeid=f"{self.nodeid}::{c.id}", case=c) for c in chosen]
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
@@ -64,7 +64,8 @@ class CaseItem(pytest.Item):
         plugin = self.config.stash[PLUGIN]
         for name in (case.check, case.device.name, case.dtype, *case.operator.spec.tags):
             self.add_marker(plugin.mark(name))
-        timed = plugin.worker is not None or getattr(self.config.option, "timeout", None)  # a limit for all cases
+        # A worker, and the option of pytest-timeout, have a limit for all cases.
+        timed = plugin.worker is not None or getattr(self.config.option, "timeout", None)
         if plugin.settings.timeout is not None and not timed:
             self.add_marker(pytest.mark.timeout(plugin.settings.timeout))
 
@@ -91,7 +92,7 @@ class CaseItem(pytest.Item):
 
     @property
     def _limit(self) -> float | None:
-        """The seconds after which pytest-timeout interrupts the case; None if it does not, as with a debugger."""
+        """The seconds after which pytest-timeout interrupts the case; None if it never does, as with a debugger."""
         if self.config.stash[PLUGIN].worker is not None or self.config.option.usepdb:
             return None
         marker = self.get_closest_marker("timeout")
@@ -109,16 +110,20 @@ class CaseItem(pytest.Item):
         return shown if text == str(shown) else text  # pytest-xdist cannot send ill-formed text
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return the position of the operator in its spec, and a name.
+        """Return the position of the operator in its spec, and a title.
 
-        The name is no suffix of the node id: otherwise `pytest -v` would replace dots in the id with `::`.
+        The title must not be a suffix of the node id: otherwise `pytest -v` would replace dots in the id with `::`.
         """
         operator = self.case.operator
         where = printable(f"{operator.document.file}:{operator.line}")
         return self.path, operator.line - 1, f"{self.case.id} ({where})"
 
     def record_of(self, report: pytest.TestReport) -> dict[str, Any]:
-        """Return the record for reports, even if the case has ended without an outcome."""
+        """Return the record for reports.
+
+        If the case has no outcome, or its set-up or tear-down failed after a good outcome, make a record from the
+        report of pytest.
+        """
         if self.outcome is not None and (self.outcome.is_bad or not report.failed):
             return self.outcome.record()
         text = report.longreprtext.strip()
@@ -129,7 +134,7 @@ class CaseItem(pytest.Item):
 
 
 def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Plugin) -> Outcome:
-    """Make a report that of a case whose process has ended. Return its outcome, which a spec may expect."""
+    """Turn a report into that of a case whose process has died. Return the outcome: `error`, or `xfailed`."""
     from opcheck.running.judge import expected  # imports torch
 
     text = "\n".join(filter(None, (f"{case.id}: {death.cause}", death.trace)))

@@ -1,4 +1,4 @@
-"""The options that commands of opcheck share with the pytest plugin, and how a command passes them on to pytest."""
+"""The options that commands of opcheck share with the pytest plugin, and their translation into pytest arguments."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from typing import Any
 
 
 def order(text: str) -> int:
-    """Return the number of an order of cases: a new one for "random". Raises ArgumentTypeError."""
+    """Return the number of an order of cases, a new number for "random". Raises ArgumentTypeError."""
     if text == "random":
         return random.SystemRandom().randrange(10**6)
     return whole_number(text, 0, "is no order; expected random, or a whole number of at least 0")
 
 
 def shard(text: str) -> str:
-    """Return the text of a shard. Raises ArgumentTypeError if it names none."""
+    """Return a shard in normal form, such as "3/8". Raises ArgumentTypeError if the text is not a shard."""
     from opcheck.planning.shards import Shard
 
     return str(Shard.parse(text))
 
 
 def seed(text: str) -> int:
-    """Return the number of a seed. Raises ArgumentTypeError."""
+    """Return a seed as a number. Raises ArgumentTypeError."""
     return whole_number(text, 0, "is not a seed; expected a whole number of at least 0")
 
 
 def whole_number(text: str, least: int, otherwise: str) -> int:
-    """Return the number that an option says, at least `least`. Raises ArgumentTypeError that it is otherwise."""
+    """Return the whole number in a text, at least `least`. Raises ArgumentTypeError; `otherwise` ends its message."""
     if text.isascii() and text.isdecimal() and int(text) >= least:
         return int(text)
     raise argparse.ArgumentTypeError(f'"{text}" {otherwise}')
 
 
 def number(text: str, least: float, most: float, otherwise: str) -> float:
-    """Return the number that an option says, from `least` to `most`. Raises ArgumentTypeError that it is otherwise."""
+    """Return the number in a text, from `least` to `most`. Raises ArgumentTypeError; `otherwise` ends its message."""
     with suppress(ValueError):
         if least <= (value := float(text)) <= most:
             return value
@@ -50,29 +50,29 @@ class Option:
     """An option of `opcheck run`, and of pytest."""
 
     word: str
-    """How it is written for `opcheck run`."""
+    """The option string of `opcheck run`, such as `--seed`."""
     section: str
-    """The options it belongs to: a command has those of some sections."""
+    """The section that the option belongs to. Each command has the options of some sections."""
     help: str
     keywords: Mapping[str, Any] = field(default_factory=dict)
-    """What else argparse is told, by commands and by pytest. A flag is None if it is not there."""
+    """Further arguments of argparse's `add_argument`, in commands and in pytest. A flag that is not given is None."""
     is_of_pytest: bool = False
-    """Whether pytest itself has it, by the same word. Otherwise the plugin adds it, with --opcheck before the name."""
+    """Whether pytest itself has the option, by the same word. If not, the plugin adds it with the prefix --opcheck-."""
     passed: Callable[[Any], object] = str
-    """What becomes of a value of a command when it is passed to pytest."""
+    """The conversion of a value that a command passes to pytest."""
 
     @property
     def dest(self) -> str:
-        """The name of the attribute that has its value; for the plugin, with opcheck_ before it."""
+        """The attribute of the parsed options that has the value; in the plugin, with the prefix opcheck_."""
         return str(self.keywords.get("dest", self.word.lstrip("-").replace("-", "_")))
 
     @property
     def pytest_word(self) -> str:
-        """How it is written for pytest."""
+        """The option string of pytest, such as `--opcheck-seed`."""
         return self.word if self.is_of_pytest else f"--opcheck-{self.word.removeprefix('--')}"
 
     def pytest_arguments(self, value: Any) -> list[str]:
-        """Return the arguments by which pytest gets the value that a command has."""
+        """Return the arguments that pass the value of this option in a command to pytest."""
         if isinstance(value, bool):
             return [self.pytest_word]
         several = value if isinstance(value, list) else [] if value in (None, "") else [value]
@@ -148,22 +148,22 @@ OPTIONS = (
         {"action": "store_true"},
     ),
 )  # fmt: skip
-"""Every option that a command shares with pytest, and those of the plugin alone (section "pytest").
+"""Every option that a command shares with pytest, and the options of the plugin alone (section "pytest").
 
-What means nothing to pytest is added by the command that has it.
+Options that pytest does not need are added by their commands.
 """
 
 ABOUT = {
     "selection": "names separated by commas; an option may be repeated",
     "derivatives": "these take precedence over the specs",
 }
-"""What the help of a command says above a section. Options of other sections stand with those of the command."""
+"""The descriptions of sections in the help of a command. Other sections are listed with the command's own options."""
 
 SELECTION = tuple(option.dest for option in OPTIONS if option.section == "selection")
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add options to a command: those of some sections, or single ones."""
+    """Add options to a command. names: sections, or the option strings of single options."""
     for name in names:
         group = parser.add_argument_group(name, ABOUT[name]) if name in ABOUT else parser
         for option in OPTIONS:
@@ -172,13 +172,13 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
 
 
 def pytest_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments for pytest that mean what the options of `opcheck run` mean."""
+    """Return the pytest arguments that are equivalent to the options of `opcheck run`."""
     shared = [option for option in OPTIONS if option.section != "pytest"]
     return [word for option in shared for word in option.pytest_arguments(getattr(options, option.dest))]
 
 
 def overrides(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings of derivatives that the options of pytest have, by name. They come before those of specs."""
+    """Return the settings of derivatives in the options of pytest, by name. They take precedence over the specs."""
     names = [option.dest for option in OPTIONS if option.section == "derivatives"]
     values = {name: getattr(options, f"opcheck_{name}") for name in names}
     return {name: value for name, value in values.items() if value is not None}

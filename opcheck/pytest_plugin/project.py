@@ -1,4 +1,4 @@
-"""What one run of pytest knows about the specs of its project."""
+"""The state of the plugin in one run of pytest: the project's settings, its specs, and the selection of cases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from opcheck.spec.load import Catalogue
 
 SENT = "opcheck"
-"""The name under which the controlling process and the workers of pytest-xdist send things to one another."""
+"""The key of the data that the controlling process and the workers of pytest-xdist send to each other."""
 
 
 class Plugin:
@@ -45,45 +45,45 @@ class Plugin:
         self.requested: list[Path] = []
         """The files and folders requested on the command line."""
         self.is_partial = False
-        """Whether pytest was given a larger folder in place of one of them."""
+        """Whether pytest was given a parent folder in place of a requested path."""
         self.described: dict[str, Operator] = {}
         """The operators collected so far, by id."""
         self.left_out: Counter[Rule] = Counter()
-        """How many cases the rules of device profiles leave out."""
+        """The number of cases that each rule of a device profile or a spec leaves out."""
         self.planned: tuple[str, str] | None = None
-        """Digests of the selected cases, those of other shards included, and of their specs; None before they are
+        """Digests of the selected cases, including those of other shards, and of their specs; None until the cases are
         known."""
         self.shared: Shared | None = None
-        """How many of the selected cases the shard has, if there is one; None before they are collected."""
+        """The numbers of selected cases in this and in other shards; None without a shard, or before collection."""
         self.refused = ""
-        """Why the cases cannot be divided into shards: what is wrong with the durations."""
+        """Why the cases cannot be divided into shards by the given durations; empty if they can."""
         self.troubles: list[str] = []
-        """What is wrong with the reports of a finished run, one message each."""
+        """The problems with the reports of a finished run, one message each."""
         self.worker: Worker | None = None
         """This process, if it is a worker of `opcheck run`."""
         self.runs_elsewhere = False
         """Whether other processes run the cases, and this one only collects them."""
         from_controller = getattr(config, "workerinput", {}).get(SENT, {})
         self.absent: dict[str, str] = dict(from_controller.get("absent", {}))
-        """Why devices cannot be used, by name, as other processes have found; an empty text for those that can."""
+        """Why devices cannot be used, by name, as other processes have found; an empty text for usable devices."""
         self.order: int | None = from_controller.get("order", config.option.opcheck_order)
-        """The number of the random order of the cases; None: they stay in that of the specs."""
+        """The number of the random order of the cases. None: the order of the specs."""
         self._marks: dict[str, pytest.MarkDecorator] = {}
         self._prepared: set[str] = set()
         """The ids of the operators whose modules have been imported."""
 
     def from_worker(self) -> bytes:
-        """Return what a worker of pytest-xdist has counted."""
+        """Return the counts of a worker of pytest-xdist, for `take_over`."""
         return pickle.dumps({name: getattr(self, name) for name in ("left_out", "planned", "shared", "refused")})
 
     def take_over(self, counted: bytes) -> None:
-        """Take over what a worker has counted. All of them collect the same cases."""
+        """Take over the counts of a worker. The counts of all workers are equal, since they collect the same cases."""
         vars(self).update({name: value for name, value in pickle.loads(counted).items() if value})
 
     def take_arguments(self) -> None:
-        """Split `FILE::ID` arguments into files and case ids, and leave pytest only paths that it does not split.
+        """Split `FILE::ID` arguments into files and case ids, and give pytest only paths that it does not split.
 
-        Such a path may be a folder around the requested one. The rest of it is then ignored: see `is_requested`.
+        Such a path may be a parent folder of the requested path. Other files in it are ignored: see `is_requested`.
         """
         config, base = self.config, self.config.invocation_params.dir
         for index, arg in enumerate(map(str, config.args)):
@@ -100,7 +100,7 @@ class Plugin:
             self.requested.append(place.resolve())
 
     def is_requested(self, path: Path) -> bool:
-        """Tell whether a path was requested, or lies above or below one that was."""
+        """Return whether a path was requested, or is above or below a requested path."""
         here = path.resolve()
         return any(path in (here, *here.parents) or here in path.parents for path in self.requested)
 
@@ -131,7 +131,7 @@ class Plugin:
         """The files and folders of specs that the project or an option names."""
         base = self.config.invocation_params.dir
         values = self.config.option.opcheck_specs
-        whole = [value for value in values if (base / value).exists()]  # its name may contain commas
+        whole = [value for value in values if (base / value).exists()]  # the path may contain commas
         several = separated(value for value in values if value not in whole)
         named = [*self.config.getini("opcheck_specs"), *whole, *several]
         if self.settings.specs or (self.config.option.opcheck_alone and not named):
@@ -140,7 +140,7 @@ class Plugin:
 
     @cached_property
     def named_paths(self) -> list[Path]:
-        """The paths on the command line, except for folders around the whole project: those mean all of its tests."""
+        """The paths on the command line, except the current folder, its parents and the root, which mean all tests."""
         if self.config.args_source != pytest.Config.ArgsSource.ARGS:
             return []
         base = self.config.invocation_params.dir
@@ -157,9 +157,10 @@ class Plugin:
             raise pytest.UsageError(str(error)) from None
 
     def ask_devices(self) -> list[str]:
-        """Ask other processes for the devices that are named, else for all; keep why they cannot be used, if so.
+        """Probe devices in other processes, and store in `absent` why they cannot be used, so that workers need not.
 
-        Return a line for each one that is named and absent. Workers need not ask again.
+        Devices with modules of their own are probed, and all devices that an option names, except the CPU. Return a
+        message for each device that is named and absent.
         """
         from opcheck.devices.presence import ask, own_modules
 
@@ -171,7 +172,7 @@ class Plugin:
 
     @cached_property
     def selection(self) -> Selection:
-        """The selection by options."""
+        """The selection of cases by options."""
         from opcheck.planning import Selection
 
         option, names = self.config.option, self.names
@@ -186,13 +187,13 @@ class Plugin:
 
     @cached_property
     def session(self) -> RunSession:
-        """What cases share when they run. The first use imports torch."""
+        """The session that cases run in. The first use imports torch."""
         from opcheck.checks.subject import no_note
         from opcheck.running.session import RunSession
 
         option = self.config.option
         name = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
-        number = int(name[1]) if name else None  # this process is no worker of pytest-xdist
+        number = int(name[1]) if name else None  # no match: this process is no worker of pytest-xdist
         return RunSession(
             self.settings, option.opcheck_engine, own_process=self.worker is not None, number=number,
             absent=self.absent, reproduces=bool(option.opcheck_repro),
@@ -202,7 +203,7 @@ class Plugin:
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:
         """Import the modules of the devices and operators of cases.
 
-        Returns a mistake for each name that cannot be found.
+        Returns a problem for each name that cannot be found.
         """
         if self._has_limits:
             from opcheck.running.process_state import import_what_is_late
@@ -218,19 +219,22 @@ class Plugin:
 
     @cached_property
     def _has_limits(self) -> bool:
-        """Whether a case has a time limit, which imports of torch must not use up, or may be ended by a warning."""
+        """Whether a time limit, or a warning turned into an error, may interrupt an import of torch during a case."""
         timed = self.worker is not None or getattr(self.config.option, "timeout", None) or self.settings.timeout
         filters = [*(self.config.option.pythonwarnings or ()), *self.config.getini("filterwarnings"), *sys.warnoptions]
         return bool(timed) or any(filter.startswith("error") for filter in filters)
 
     def details_of(self, device: DeviceProfile) -> dict[str, str]:
-        """Return what torch calls a device, by its name. Those of the CPU, a number of threads, tell nothing apart."""
+        """Return torch's description of a device, by the name of the device.
+
+        Empty if this process runs no cases, and for the CPU, whose description is only a number of threads.
+        """
         if "session" not in vars(self) or device.device_string.split(":")[0] == "cpu":
             return {}
         return {device.name: self.session.device(device).availability.detail}
 
     def names(self, option: str) -> tuple[str, ...]:
-        """Return the names that an option was given, separated by commas or by repeating it."""
+        """Return the names given to an option, which are separated by commas or by repeating the option."""
         return separated(getattr(self.config.option, f"opcheck_{option}"))
 
     def root_of(self, path: Path) -> Path | None:
@@ -269,18 +273,18 @@ class Plugin:
         return library
 
     def plan(self, cases: Iterable[Case]) -> None:
-        """Take note of the selected cases, those of other shards included."""
+        """Record the selected cases, including those of other shards."""
         self.planned = digest(case.id for case in cases), self.catalogue.digest()
 
     def mark(self, name: str, about: str = "a check, device, dtype or tag") -> pytest.MarkDecorator:
-        """Return a mark. The first call for a name registers it."""
+        """Return the pytest mark of a name. The first call for a name registers the mark."""
         if name not in self._marks:
             self.config.addinivalue_line("markers", f"{name}: opcheck: {about}")
             self._marks[name] = getattr(pytest.mark, name)
         return self._marks[name]
 
     def case_of(self, nodeid: str) -> Case | None:
-        """Return the case with a node id, which a worker has planned in the same way; None if it is another test."""
+        """Return the case with a node id, planned as in the workers; None if the node id is not that of a case."""
         from opcheck.planning import plan
 
         file, name = split_id(nodeid, self.config.rootpath)
@@ -291,7 +295,7 @@ class Plugin:
         return next((case for case in planned if case.id == name), None)
 
     def outcome_without_verdict(self, case: Case, kind: OutcomeKind, reason: str, text: str, seconds: float) -> Outcome:
-        """Return the outcome of a case that a time-out, a fixture, an interrupt or a crash has ended."""
+        """Return the outcome of a case that was ended by a time-out, a fixture, an interrupt or a crash."""
         from opcheck.running.outcome import Outcome, rerun_of, with_rerun
 
         outcome = dataclasses.replace(Outcome.of(case, kind, reason, text), seconds=seconds)
@@ -303,7 +307,7 @@ PLUGIN = pytest.StashKey[Plugin]()
 
 
 def looks_like_specs(path: Path, catalogue: Catalogue) -> bool:
-    """Tell whether a TOML file, valid or not, describes an operator with a dotted name."""
+    """Return whether a TOML file, valid or not, describes an operator with a dotted name."""
     from opcheck.spec import SpecError
 
     try:
@@ -320,7 +324,7 @@ SIGNS = (r"^\s*\[\[\s*operator\s*\]\]", r"""^\s*["']?name["']?\s*=\s*["']\w+\.""
 def split_id(text: str, base: Path = Path()) -> tuple[str, str]:
     """Split `FILE::ID` into the file and the id. The id is empty if `text` is only a path.
 
-    Folders may have `::` in their names: the file is the first one that exists.
+    Names of folders may contain `::`: the text is split after the first file that exists.
     """
     if not (base / text).exists():
         files = [text[: match.end() - 2] for match in re.finditer(r"\.toml::", text)]
@@ -332,7 +336,7 @@ def split_id(text: str, base: Path = Path()) -> tuple[str, str]:
 def unsplit(path: str, base: Path) -> str:
     """Return a path, relative to `base`, that pytest does not split: it splits arguments at `[` and `::`.
 
-    It is the given path if possible, else the nearest folder around it.
+    The result is the given path if possible, else its nearest parent folder that pytest does not split.
     """
     if not any(sign in str(base / path) for sign in SPLIT_AT):
         return path

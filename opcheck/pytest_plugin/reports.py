@@ -46,7 +46,7 @@ def register_reports(plugin: Plugin) -> None:
 
 
 def record_of(report: pytest.TestReport) -> Outcome | None:
-    """Return the record of a finished case; None if the report is not about a case, or the case is not finished."""
+    """Return the outcome in the report of a finished case; None for other tests, and for other phases of a case."""
     record: dict[str, Any] | None = getattr(report, "opcheck", None)
     return None if record is None else Outcome(**record)
 
@@ -55,18 +55,18 @@ class RunReports:
     """A pytest plugin that appends the cases of a run to its report, and names them in the JUnit report of pytest."""
 
     def __init__(self, plugin: Plugin, file: ReportFile | None, xml: Path | None) -> None:
-        """Create the plugin. file, xml: the two reports, as far as they are requested."""
+        """Create the plugin. file, xml: the JSON report and the JUnit report; None if not requested."""
         self._plugin = plugin
         self._file = file
         self._xml = xml
         self._started, self._start = datetime.now(timezone.utc), time.monotonic()
         self._planned: set[str] | None = None
-        """The node ids of the cases that are to run; None before they are known."""
+        """The node ids of the cases to run; None until they are known."""
         self._done: dict[str, tuple[str, str]] = {}
-        """The name of each finished case, and why it has ended its process, if it has, by node id."""
+        """By node id of a finished case, the id of the case, and why it ended its process; empty if it did not."""
         self._details: dict[str, str] = {}
         self._has_missed = False
-        """Whether a file could not be collected, so that its cases are not known."""
+        """Whether a file could not be collected, so that its cases are unknown."""
 
     def pytest_sessionstart(self) -> None:
         """Write the header. Raises UsageError for mistakes in the settings of the project."""
@@ -74,16 +74,16 @@ class RunReports:
             self._file.append(self._header())
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Take note of a file that could not be collected, here or in a worker of pytest-xdist."""
+        """Record a file that could not be collected, here or in a worker of pytest-xdist."""
         self._has_missed |= report.failed
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Take note of the selected cases."""
+        """Record the selected cases."""
         self._plan(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """Take note of the cases that a worker of pytest-xdist has selected."""
+        """Record the cases that a worker of pytest-xdist has selected."""
         self._plan(ids)
 
     def _plan(self, nodeids: Iterable[str]) -> None:
@@ -94,7 +94,7 @@ class RunReports:
         record = record_of(report)
         if record is None:
             return
-        has_ended = str(report.when) == "???" and report.failed  # the process, in place of the case
+        has_ended = str(report.when) == "???" and report.failed  # pytest-xdist reports a crash as a phase "???"
         self._done[report.nodeid] = record.id, record.reason if has_ended else ""
         if self._file is not None:
             self._details |= getattr(report, "opcheck_devices", {})
@@ -105,9 +105,9 @@ class RunReports:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
-        """Write the end of the run, and name the cases in the file that pytest has written.
+        """Write the end of the run to the JSON report, and name the cases in the JUnit report of pytest.
 
-        If pytest could not write it, the run and its other report go on. With trouble, the run is no success.
+        If the JUnit report cannot be written, the JSON report still is. A problem with either report fails the run.
         """
         result, troubles = None, self._plugin.troubles
         try:

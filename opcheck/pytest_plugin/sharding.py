@@ -1,4 +1,4 @@
-"""One shard of the cases: a pytest plugin that keeps it, and leaves out the others."""
+"""A pytest plugin that keeps one shard of the cases, and deselects the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def register_shard(plugin: Plugin) -> None:
-    """Register the plugin if the options ask for a shard. Raises UsageError if they make no sense."""
+    """Register the plugin if the options request a shard. Raises UsageError for options that do not fit together."""
     option, base = plugin.config.option, plugin.config.invocation_params.dir
     wanted, earlier, report = option.opcheck_shard, option.opcheck_durations, option.opcheck_report_json
     if not wanted and not earlier:
@@ -33,13 +33,14 @@ def register_shard(plugin: Plugin) -> None:
     except SpecError as error:
         raise pytest.UsageError(str(error)) from None
     manager = plugin.config.pluginmanager
-    if manager.has_plugin("lfplugin-collwrapper"):  # else --lf would leave out cases that count for the division
+    # Otherwise, --lf would remove cases before they are divided into shards.
+    if manager.has_plugin("lfplugin-collwrapper"):
         manager.unregister(name="lfplugin-collwrapper")
     manager.register(Sharding(plugin, Shard.parse(wanted), durations))
 
 
 class Sharding:
-    """A pytest plugin that selects one shard. -k, -m and --lf choose within it: they do not change what it is."""
+    """A pytest plugin that selects one shard. -k, -m and --lf select within it, but do not change the shards."""
 
     def __init__(self, plugin: Plugin, shard: Shard, durations: Durations | None) -> None:
         self.plugin = plugin
@@ -48,7 +49,10 @@ class Sharding:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-        """Divide what is collected, let others choose, and keep what is in the shard. Other tests are all kept."""
+        """Divide the collected cases, let other plugins select, and keep the cases of the shard.
+
+        Tests other than cases are all kept.
+        """
         from opcheck.planning.shards import Group, Shared, groups_in
 
         cases = [item.case for item in items if isinstance(item, CaseItem)]
@@ -59,7 +63,7 @@ class Sharding:
         self.plugin.shared = Shared(str(self.shard), count, len(selected) - count)
         self.plugin.plan(selected)
         if cases and self.durations is not None and (mistake := self.durations.mistake(cases)):
-            self.plugin.refused = mistake  # an exception would be a crash of the worker to pytest-xdist
+            self.plugin.refused = mistake  # not raised: pytest-xdist would treat an exception as a crash
             items.clear()
         taken = {item: not isinstance(item, CaseItem) or Group.of(item.case) in own for item in items}
         if not all(taken.values()):

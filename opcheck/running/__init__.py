@@ -1,4 +1,4 @@
-"""Runs a case and returns its outcome. The package itself needs no torch; `runner` does."""
+"""Runs a case and returns its outcome. The package itself does not import torch; `runner` does."""
 
 from opcheck.running.outcome import Outcome, OutcomeKind
 

@@ -1,4 +1,4 @@
-"""Which autograd formulas the samples of an operator reach: the nodes of the graphs that torch records for them."""
+"""Collects the autograd formulas that samples of operators reach: the node names of the graphs that torch records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.fx.experimental.symbolic_shapes  # at the first gradient, autograd would: once, not in each process
+import torch.fx.experimental.symbolic_shapes  # imported before forking; else each process does at its first gradient
 from torch import Tensor
 
 from opcheck.checks.subject import Subject
@@ -24,15 +24,15 @@ from opcheck.spec.library import Library, Operator
 def reached(
     operators: Sequence[Operator], session: RunSession, processes: int, seconds: float | None = None
 ) -> tuple[set[str], dict[str, str]]:
-    """Return the names of the formulas that the samples of operators reach on the CPU, and why one has no answer.
+    """Return the names of the formulas that samples reach on the CPU, and the reasons why operators have no result.
 
-    Each operator has a process of its own, where that is possible.
+    The reasons are by operator id. Each operator runs in a process of its own, where possible.
 
     Args:
-        operators: Whose samples are called. The session has imported what they name.
-        session: What belongs to the process.
-        processes: How many operators are called at the same time.
-        seconds: How long one may take.
+        operators: The operators to call. The session must have imported the modules that they name.
+        session: The session of this process.
+        processes: The number of operators to run in parallel.
+        seconds: The time limit of an operator. None: no limit.
     """
     answers = apart(partial(formulas, session=session), operators, processes, seconds)
     by_id, lost = parted((operator.id for operator in operators), answers)
@@ -40,31 +40,31 @@ def reached(
 
 
 def formulas(operator: Operator, session: RunSession) -> set[str]:
-    """Return the names of the formulas that the written samples reach on the CPU, at first and at second order.
+    """Return the names of the first- and second-order formulas that an operator's written samples reach on the CPU.
 
-    Nodes of the engine, such as `torch::autograd::AccumulateGrad`, are none.
+    Nodes of the autograd engine, such as `torch::autograd::AccumulateGrad`, are left out.
 
-    Each sample is called in the first real and in the first complex dtype that it is meant for, in each variant.
+    Each sample is called in each variant, in the first real and in the first complex dtype that it is meant for.
     """
     names = set[str]()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of operators: a run shows them
+        warnings.simplefilter("ignore")  # warnings of operators are shown by a run
         for subject in _subjects(operator, session):
             try:
                 for outputs in orders(subject.function.result, subject.leaves):
                     names |= names_in(outputs)
-            except Exception:  # what refuses a sample, or a second derivative, is judged by a run
+            except Exception:  # a run reports samples, or second derivatives, that raise
                 continue
     return names
 
 
 def names_in(outputs: Sequence[Tensor]) -> set[str]:
-    """Return the formulas in the graph of some outputs."""
+    """Return the names of the autograd formulas in the graph of some outputs."""
     return {name_of(node.name()) for node in nodes_of(outputs) if "::" not in node.name()}
 
 
 def name_of(node: str) -> str:
-    """Return the formula of a node: its name without the digits that tell overloads apart."""
+    """Return the name of a node's formula: the node's name without the trailing digits that number overloads."""
     return node.rstrip("0123456789")
 
 
@@ -79,12 +79,15 @@ def _subjects(operator: Operator, session: RunSession) -> Iterator[Subject]:
             seen.add(key)
             try:
                 yield context.subject(sample)
-            except Exception:  # a run says what is wrong with it
+            except Exception:  # a run reports the exception
                 continue
 
 
 def orders(function: Callable[..., Any], leaves: Sequence[Tensor]) -> Iterator[Sequence[Tensor]]:
-    """Yield the outputs of a function, and then their gradients for cotangents that require grad themselves."""
+    """Yield the outputs of a function that require grad, then the gradients of each of these outputs.
+
+    The cotangents require grad, so that the gradients have a graph even if the function is linear.
+    """
     outputs = with_gradient(flatten(function(*leaves)))
     yield outputs
     wanted = [leaf for leaf in leaves if leaf.requires_grad]

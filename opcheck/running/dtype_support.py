@@ -1,6 +1,7 @@
-"""Where an operator refuses a dtype, every check fails: replaces these failures by their common cause.
+"""Replaces failures by their common cause, if an operator refuses a dtype or has no derivative in it.
 
-So the change that the spec needs is said once, and not by each check for each dtype.
+Many checks then fail. With a common cause, reports show the change that the spec needs once, not for each check and
+dtype.
 """
 
 from __future__ import annotations
@@ -28,26 +29,30 @@ from opcheck.text import one_line
 Answer = Literal["works", "has no graph", "refuses", "unknown"]
 
 OF_NO_GRAPH = ("backward", "forward_ad", "batched_forward_grad", "detached", "dtypes")
-"""Checks that fail, and rightly so, where a derivative is claimed that an operator does not have."""
+"""The checks that rightly fail if the spec claims a derivative that the operator does not have."""
 OF_NO_SAMPLE = ("errors", "registration")
-"""Checks that do not call the operator with its samples."""
+"""The checks that do not call the operator with its samples."""
 
 
 @dataclass(frozen=True)
 class Support:
-    """What an operator does in one dtype, whatever the check."""
+    """How an operator handles one dtype, independent of the check."""
 
     answer: Answer
     has_tangent: bool = False
-    """Whether an output has a tangent, though it has no graph."""
+    """Whether an output has a tangent (forward mode), although no output requires grad."""
     in_place: bool = False
-    """Whether it returns its first argument, so that inputs that require grad are refused."""
+    """Whether the operator returns its first argument: torch rejects in-place calls on leaves that require grad."""
     why: str = ""
-    """The exception of the operator."""
+    """The exception by which the operator refuses the dtype, in one line; otherwise empty."""
 
 
 def said_once(outcome: Outcome, context: Context) -> Outcome:
-    """Return a bad outcome with its cause, if the dtype or the lack of a derivative is; an error is blocked by it."""
+    """Return a bad outcome with its cause, if the operator refuses the dtype or lacks a derivative that is claimed.
+
+    An error of another check than `dtypes` then becomes `blocked` by `dtypes`. Outcomes without such a cause are
+    returned unchanged.
+    """
     case = context.case
     if outcome.outcome not in ("failed", "error", "blocked") or case.dtype not in case.claims.forward:
         return outcome
@@ -71,7 +76,10 @@ def _needs_a_graph(outcome: Outcome, case: Case) -> bool:
 
 
 def _cause(context: Context) -> str:
-    """Return what to write in the spec, and why; an empty string if the operator works in none of its dtypes."""
+    """Return a message with the change that the spec needs, and the reasons.
+
+    Return an empty string if the operator works in none of the claimed dtypes.
+    """
     case = context.case
     support_of = {dtype: _support(context, dtype) for dtype in case.claims.forward}
     refused = [dtype for dtype, support in support_of.items() if support.answer == "refuses"]
@@ -104,7 +112,7 @@ def _cause(context: Context) -> str:
 
 
 def _written(case: Case, entries: Mapping[str, Any]) -> str:
-    """Return keys of the spec as TOML, with what it says there already."""
+    """Return keys of the spec as TOML. `supports` keeps the entries that the spec has already."""
     if case.device.name != "cpu":
         return f"per_device.{case.device.name} = {render(entries)}"
     if "supports" in entries:
@@ -113,7 +121,10 @@ def _written(case: Case, entries: Mapping[str, Any]) -> str:
 
 
 def _support(context: Context, dtype: str) -> Support:
-    """Try the function, not its variants, with each sample until one works. Empty samples show nothing."""
+    """Return how an operator handles a dtype: call it with each sample, as a function, until one works.
+
+    Samples whose outputs have no elements are ignored, since they prove nothing.
+    """
     case = replace(context.case, dtype=dtype, variant=context.case.operator.variants[0])
     context = replace(context, case=case, samples=samples_to_run(case), cache=Cache(), requires_grad=False)
     differentiable = dtype in case.claims.backward and case.claims.supports.backward is not False
@@ -138,7 +149,7 @@ def _support(context: Context, dtype: str) -> Support:
 
 
 def _has_graph(context: Context, sample: Sample) -> bool:
-    """Tell whether an output requires grad. An operator that refuses inputs that require grad has none."""
+    """Return whether an output requires grad: false if the operator raises, true if the sample has no leaves."""
     subject = context.subject(sample)
     try:
         return not subject.leaves or subject.output_info.requires_grad

@@ -1,4 +1,4 @@
-"""Makes the outcome of a case from the verdicts on its samples and from its known failures."""
+"""Computes the outcome of a case from the verdicts on its samples and from its known failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def judge(case: Case, verdicts: Sequence[Verdict]) -> Outcome:
     """Return the outcome of a case.
 
     Each failure must be expected, and each strict expectation must be met. A case passes only if something was tested:
-    without any verdict it is an error; if no verdict tested anything, it is skipped.
+    without any verdict, the outcome is `error`; if no verdict tested anything, it is `skipped`.
     """
     verdicts = verdicts or [cannot(f"{case.check} gave no verdict: nothing was tested")]
     if failures := unexpected(case, verdicts):
@@ -49,14 +49,15 @@ def judge(case: Case, verdicts: Sequence[Verdict]) -> Outcome:
 
 
 def unexpected(case: Case, verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the failures of a case that nothing expects. The first is the most telling: its outcome is about that."""
+    """Return the failures that no expectation covers, most informative first: the outcome reports the first."""
     return in_order([one for one in verdicts if not one.passed and _expecting(case, one) is None])
 
 
 def expected(case: Case, outcome: Outcome) -> Outcome:
-    """Return `xfailed` for an error that the spec expects; any other outcome as it is.
+    """Return `xfailed` for an error that the spec expects, and any other outcome unchanged.
 
-    For crashes, exits and time-outs. They belong to no sample: only an expectation about the whole case covers them.
+    Used for crashes, exits and time-outs, which belong to no sample: only an expectation about the whole case covers
+    them.
     """
     if outcome.outcome != "error":
         return outcome
@@ -67,7 +68,7 @@ def expected(case: Case, outcome: Outcome) -> Outcome:
 
 
 def _expecting(case: Case, verdict: Verdict) -> Expect | None:
-    """Return the expectation that covers a failure. Whoever expects the cause of a failure expects what follows."""
+    """Return the expectation that covers a failure; for a blocked claim, also one about the blocking check."""
     expects = case.expectations
     if verdict.blocked:
         expects += case.expectations_about(verdict.blocked)
@@ -79,13 +80,14 @@ UNMET = {
     "error": "expected to be an error, but is none",
     "inconclusive": "expected to be inconclusive, but is not",
 }
-"""The message if nothing meets a strict expectation."""
+"""The messages for strict expectations that are not met, by the expected outcome."""
 
 
 def _unmet(expect: Expect, verdicts: Sequence[Verdict]) -> str:
-    """Return the message that a strict expectation is not met; an empty string if it is met.
+    """Return why a strict expectation is not met; an empty string if it is met or not strict.
 
-    If it names samples, each of them that is tested must fail as expected; otherwise, one sample must.
+    If the expectation names samples, each of them must fail as expected, unless the check is inapplicable to it.
+    Otherwise, one failure as expected is enough.
     """
     if expect.outcome not in UNMET:
         return ""
@@ -98,13 +100,13 @@ def _unmet(expect: Expect, verdicts: Sequence[Verdict]) -> str:
 
 
 def _place_of(expect: Expect) -> str:
-    """Return where an expectation stands: `file:line:column` in the spec, or in the profile."""
+    """Return the position of an expectation in the spec or the device profile, as `file:line:column`."""
     problem = expect.problem((), "")
     return f"{problem.file}:{problem.line}:{problem.column}"
 
 
 def _failed(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]) -> Outcome:
-    """Return the outcome of a case with unexpected failures, at the place of the first, which is the most telling."""
+    """Return the outcome of a case with unexpected failures, with the kind, reason and place of the first."""
     first, message = failures[0], _message(case, failures, verdicts)
     cause = {"blocked_by": first.blocked} if first.blocked else {}
     outcome = Outcome.of(case, first.kind, first.title, message, **{"sample": first.sample, **first.fields, **cause})
@@ -113,7 +115,11 @@ def _failed(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]
 
 
 def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]) -> str:
-    """Return the message of a failure: each failing sample with its evidence."""
+    """Return the message of a failed case.
+
+    It consists of the findings that several samples share, the first failures in full, the names of the other failing
+    samples, and the expectations that the failures do not meet.
+    """
     count = sum(verdict.sample is not None and not verdict.untested for verdict in verdicts)
     samples = [verdict for verdict in failures if verdict.sample is not None]
     what = f"{len(samples)} of {count} samples failed" if samples and count > 1 else "failed"
@@ -133,16 +139,16 @@ def _describe(expect: Expect) -> str:
 
 
 SHOWN = 3
-"""How many samples a message shows."""
+"""The number of failures that a message shows in full."""
 WEIGHT = {"failed": 2, "blocked": 0}
-"""A failure tells more than what could not be tested, and that more than what follows from another failure."""
+"""The weight of each kind of failure; 1 by default. Blocked claims come last: they follow from another failure."""
 
 PLACES = ("entries", "columns", "rows")
-"""Diagnoses that say where a derivative is wrong, but not why."""
+"""The kinds of findings that locate the wrong entries of a derivative, but do not explain them."""
 
 
 def in_order(failures: Sequence[Verdict]) -> list[Verdict]:
-    """Return failures with the most telling one first: a named mistake in many entries before a single number."""
+    """Return failures, most informative first: named mistakes before mere places, many entries before few."""
     return sorted(failures, key=_weight, reverse=True)
 
 
@@ -158,17 +164,17 @@ def _rank(finding: dict[str, Any]) -> int:
 
 
 def _findings(verdict: Verdict) -> list[dict[str, Any]]:
-    """Return the diagnosis of a verdict. The fields of other people's checks may have anything under its name."""
+    """Return the findings of a verdict; none if a user's check has stored something else in the field `diagnosis`."""
     diagnosis, keys = verdict.fields.get("diagnosis"), {"kind", "text", "fields"}
     is_one = isinstance(diagnosis, list) and all(isinstance(one, dict) and keys <= set(one) for one in diagnosis)
     return diagnosis if is_one else []  # type: ignore[return-value]
 
 
 def in_common(failures: Sequence[Verdict]) -> Iterator[str]:
-    """Yield a line for each diagnosis that several samples share.
+    """Yield a line for each finding that several samples share.
 
-    A factor need not be the same number in each: it may be the size of something in all of them. If it is neither, that
-    is said as well, since a single sample would suggest a constant.
+    A factor is shared if it is the same number in each sample, or the size of the same dimension or tensor. Otherwise,
+    the line lists the different factors, since a single sample would suggest a constant.
     """
     diagnosed = [findings for findings in map(_findings, failures) if findings]
     shared_by: dict[tuple[str, str], list[dict[str, Any]]] = {}

@@ -23,12 +23,12 @@ BAD: frozenset[str] = frozenset({"failed", "error", "xpassed", "inconclusive", "
 """The outcomes that fail a run."""
 
 MOST = {"reason": 2_000, "message": 100_000}
-"""The most characters of a text. The rest is cut."""
+"""The maximum number of characters of each text. Longer texts are shortened."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one case, and a line of a report. Plain data; `record()` returns it for JSON.
+    """The result of one case, which is one line of a report. Plain data; `record()` returns it for JSON.
 
     Example:
         >>> import opcheck
@@ -38,7 +38,7 @@ class Outcome:
         ('torch.sin::vmap[cpu-float64]', 'passed', False)
     """
 
-    __pydantic_config__ = ConfigDict(use_attribute_docstrings=True)  # the docstrings describe it in the JSON Schema
+    __pydantic_config__ = ConfigDict(use_attribute_docstrings=True)  # descriptions in the JSON Schema
 
     id: str
     """The id of the case, such as torch.sin::backward[cpu-float64]."""
@@ -53,32 +53,32 @@ class Outcome:
     dtype: str
     """The name of the dtype."""
     family: str
-    """What the operator is grouped with: the folder of its spec, or the file."""
+    """The group of the operator: the folder of its spec, or else the file name without suffix."""
     outcome: OutcomeKind
-    """What it is: failed, error, xpassed, inconclusive and blocked fail a run."""
+    """The kind of outcome: failed, error, xpassed, inconclusive and blocked fail a run."""
     reason: str = ""
-    """One line: why it failed, was skipped, or was expected to fail."""
+    """Why the case failed, was skipped, or was expected to fail, in one line."""
     seconds: float = 0.0
-    """How long it took."""
+    """The run time of the case, in seconds."""
     message: str = ""
-    """All that helps to fix a failure, in several lines."""
+    """The details of a failure, in several lines."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """The diagnosis as data."""
+    """Details as data, such as the diagnosis of a failure."""
     seed: int = 0
     """The seed of the sample values."""
     file: str = ""
-    """The spec, relative to the root of the project; builtin/... for a shipped one."""
+    """The file of the spec, relative to the root of the project; builtin/... for a shipped spec."""
     line: Annotated[int, Field(ge=0)] = 0
-    """The line of the sample that failed, else of the operator; 0 if it is unknown."""
+    """The line of the failed sample in the file, else that of the operator; 0 if it is unknown."""
     column: Annotated[int, Field(ge=0)] = 0
-    """The column of the same; 0 if it is unknown."""
+    """The column of the failed sample, else that of the operator; 0 if it is unknown."""
     rerun: str = ""
     """The command that runs this case alone."""
     toml: str = ""
-    """The sample that failed, as TOML; empty if the case is not bad."""
+    """The failed sample, as TOML; empty if the case is not bad, or no single sample failed."""
 
     def __post_init__(self) -> None:
-        """Make sure that all text can be encoded, and shorten it."""
+        """Shorten the reason and the message, and escape characters in them that cannot be encoded."""
         reason = shortened(" ".join(well_formed(self.reason).split()), MOST["reason"])
         message = shortened(well_formed(self.message), MOST["message"], end=MOST["message"] // 4)
         object.__setattr__(self, "reason", reason)
@@ -86,7 +86,7 @@ class Outcome:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it fails the run."""
+        """Whether the outcome fails the run."""
         return self.outcome in BAD
 
     def record(self) -> dict[str, Any]:
@@ -96,9 +96,9 @@ class Outcome:
 
     @classmethod
     def of(cls, case: Case, kind: OutcomeKind, reason: str = "", message: str = "", **fields: Any) -> Outcome:
-        """Return an outcome of a case, at the place of its operator. A bad one without a message tells the reason."""
+        """Return an outcome of a case, located at its operator. The message of a bad outcome defaults to the reason."""
         document, place = case.operator.document, case.operator.span
-        known = bool(document.text)  # a call from Python has none
+        known = bool(document.text)  # empty for an operator passed in from Python
         message = message or (f"{case.id}: {reason}" if kind in BAD else "")
         return cls(
             case.id, case.operator.id, case.variant.kind, case.check, case.device.name, case.dtype,
@@ -107,21 +107,21 @@ class Outcome:
         )  # fmt: skip
 
     def at(self, sample: Sample) -> Outcome:
-        """Return the outcome at the place of a sample that failed, with the sample as TOML."""
+        """Return the outcome, located at a failed sample, with the sample as TOML."""
         place = sample.span
         return replace(self, file=sample.document.file, line=place.line, column=place.column, toml=sample.toml())
 
 
 def rerun_of(case: Case, settings: Settings, engine: str | None = None, derive: str | None = None) -> str:
-    """Return the command that runs a case of a project alone, without what its settings say anyway.
+    """Return the command that runs only this case of a project, with the options that it needs.
 
-    engine, derive: those of the run; None: those of the settings.
+    engine, derive: the options of the run. None: the project's settings apply.
     """
     file = case.operator.document.file
     place = f"./{file}" if file.startswith("-") else file
     options = [
         f"--engine {engine}" if engine not in (None, settings.engine) else "",
-        f"--seed {case.base_seed}" if case.base_seed or settings.seed else "",  # 0 goes without saying by default
+        f"--seed {case.base_seed}" if case.base_seed or settings.seed else "",  # 0 is the default
         f"--derive {derive}" if derive and (derive == "thorough" or case.kind.least != "none") else "",
         settings.option_for(case.device),
     ]
@@ -129,13 +129,13 @@ def rerun_of(case: Case, settings: Settings, engine: str | None = None, derive: 
 
 
 def with_rerun(outcome: Outcome, command: str) -> Outcome:
-    """Return an outcome with the command that runs its case alone. The message of a bad one ends with it."""
+    """Return an outcome with its rerun command, which is also appended to the message of a bad outcome."""
     message = f"{outcome.message}\n\nrun just this: {command}" if outcome.is_bad else outcome.message
     return replace(outcome, message=message, rerun=command)
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it. Infinities and other objects become text."""
+    """Return a value as JSON data. NaN, infinities and objects of other types become text."""
     if value is None or type(value) in (bool, int):
         return value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Calls a function for each of several items in a process of its own: one that crashes or hangs costs one answer."""
+"""Calls a function for each of several items in a process of its own: a crash or hang loses only one result."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from opcheck.text import ending, one_line
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 PERIOD = 1.0
-"""Seconds between two looks at how long processes have run."""
+"""Seconds between two checks of the time limits."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Why there is no answer for an item."""
+    """The reason why an item has no result."""
 
     why: str
     is_late: bool = False
-    """Whether it has been ended for taking too long."""
+    """Whether the process was killed because it exceeded its time limit."""
     news: dict[str, Any] = field(default_factory=dict)
-    """What it has told before."""
+    """The data that the process sent by `tell` before it ended."""
 
 
 _waiting: Connection | None = None
-"""The pipe to the process that waits for this one."""
+"""The pipe to the parent process; None if `apart` has not started this process."""
 
 
 def tell(seconds: float | None = None, **news: Any) -> None:
-    """Tell the process that waits for this one, if any does, what it should know if this one ends without an answer.
+    """Send the parent process data to keep in case this process ends without a result. Does nothing without a parent.
 
-    seconds: how long the next step may take. None: as said before.
+    seconds: the time limit of the step that begins now. None: the current step and its limit go on.
     """
     if _waiting is not None:
         _waiting.send((seconds, news))
@@ -53,19 +53,19 @@ def apart(
     forks: bool = True,
     fresh: bool = False,
 ) -> Iterator[Result | Ended]:
-    """Yield what a function returns for each item, in the order of the items.
+    """Yield the result of a function for each item, in the order of the items; `Ended` if there is none.
 
-    The processes are forked from this one, which has imported everything and computed nothing: torch's threads do not
-    survive a fork. Only what the function returns is pickled. Where processes cannot be forked, this one does the work,
-    or fresh ones do. An interrupt is for this process, which ends the others.
+    The processes are forked from this one, which must have imported everything and computed nothing: torch's threads do
+    not survive a fork. Only the results are pickled. Without forks, fresh processes call the function, or else this
+    process does, without time limits. Only this process handles interrupts: it kills the others.
 
     Args:
         work: The function.
-        items: What it is called with.
-        processes: How many calls run at the same time.
-        seconds: How long one may take, or its first step, if it calls `tell`. None: as long as it likes.
-        forks: Whether to fork: not where a device is in use, which does not survive it.
-        fresh: Whether the function can be pickled, too, so that fresh processes can be started instead of forks.
+        items: The arguments of the calls.
+        processes: The number of calls to run in parallel.
+        seconds: The time limit of a call or, if the function calls `tell`, of its first step. None: no limit.
+        forks: Whether to fork. Must be false if a device is in use, since devices do not survive a fork.
+        fresh: Whether the function and the items can be pickled, so that fresh processes can replace forks.
     """
     forks = forks and "fork" in multiprocessing.get_all_start_methods()
     if not (forks or fresh):
@@ -103,18 +103,18 @@ class _Running(Generic[Result]):
     process: Any
     pipe: Connection
     since: float
-    """When its present step has begun."""
+    """The start time of the current step, by `time.monotonic()`."""
     seconds: float | None
-    """How long that may take."""
+    """The time limit of the step; None: no limit."""
     news: dict[str, Any] = field(default_factory=dict)
     answers: list[Result | Ended] = field(default_factory=list)
-    """Its answer, once there is one."""
+    """The result, once there is one; at most one element."""
 
     @classmethod
     def begin(
         cls, start: str, number: int, item: Any, work: Callable[[Any], Result], seconds: float | None
     ) -> _Running[Result]:
-        """Start a process that calls a function."""
+        """Start a process that calls a function with an item."""
         context: Any = multiprocessing.get_context(start)
         pipe, other = context.Pipe(duplex=False)
         process = context.Process(target=_call, args=(work, item, other), daemon=True)
@@ -124,10 +124,10 @@ class _Running(Generic[Result]):
         return cls(number, process, pipe, time.monotonic(), seconds)
 
     def listen(self) -> None:
-        """Take the next thing that the process has sent: news, or its answer. Or it has ended."""
+        """Receive the next message of the process: news or the result. If the process has ended, store `Ended`."""
         try:
             seconds, news, *self.answers = self.pipe.recv()
-        except (EOFError, OSError):  # at the end, or in the middle of what it was sending
+        except (EOFError, OSError):  # the process has ended, perhaps while sending
             self.process.join()
             self.answers = [Ended(ending(self.process.exitcode))]
             return
@@ -136,7 +136,7 @@ class _Running(Generic[Result]):
             self.since, self.seconds = time.monotonic(), seconds
 
     def end(self) -> None:
-        """End the process, if it still runs."""
+        """Kill the process, if it still runs, and close its pipe."""
         self.process.kill()
         self.process.join()
         self.pipe.close()
@@ -144,7 +144,7 @@ class _Running(Generic[Result]):
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold back an interrupt: Python drops what is raised in its hooks around a fork."""
+    """Defer interrupts: Python discards exceptions that are raised in its fork hooks."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -157,8 +157,8 @@ def _interrupts_held() -> Iterator[None]:
 
 def _call(work: Callable[[Any], Any], item: Any, pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a handler of the process that waits is none of this one's
-    os.dup2(2, 1)  # what is printed here, by C libraries as well, is no part of the output of the process that waits
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # do not run a handler of the parent process
+    os.dup2(2, 1)  # send stdout to stderr, also that of C libraries: stdout belongs to the output of the parent process
     global _waiting
     _waiting = pipe
     pipe.send((None, {}, _answer(work, item)))
@@ -172,7 +172,7 @@ def _answer(work: Callable[[Item], Result], item: Item) -> Result | Ended:
 
 
 def parted(names: Iterable[str], answers: Iterable[Result | Ended]) -> tuple[dict[str, Result], dict[str, str]]:
-    """Return the answers by name, and why the others have none."""
+    """Return the results, and the reasons for missing results, each by name."""
     got, lost = dict[str, Result](), dict[str, str]()
     for name, answer in zip(names, answers, strict=True):
         if isinstance(answer, Ended):

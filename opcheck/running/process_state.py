@@ -1,6 +1,6 @@
 """Settings of the process that affect what operators compute. They are set for a case and restored after it.
 
-An operator that leaves one of them changed would spoil the verdicts on later cases.
+Otherwise, a setting that one operator changes would affect the verdicts on later cases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hook
 from opcheck.devices.device import device_module
 
 MOST_LEFT = 100
-"""The most open contexts of one kind to close."""
+"""The maximum number of open contexts of one kind to close."""
 
 State = dict[str, Any]
 """The values of settings, by name."""
@@ -28,13 +28,13 @@ State = dict[str, Any]
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the process."""
+    """A setting of the process, with its getter and setter."""
 
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], object]
     needed: Any = None
-    """The value that every case needs; None: the one that the process has had."""
+    """The value for every case. None: the value that the process had before the first case."""
 
 
 def _set_inference_mode(mode: bool) -> None:
@@ -42,11 +42,11 @@ def _set_inference_mode(mode: bool) -> None:
 
 
 _LEFT_OPEN = ExitStack()
-"""Inference mode has no setter: to restore it, another mode is entered and stays open."""
+"""The inference-mode contexts that stay open: inference mode has no setter, only a context can change it."""
 
 
 def _set_default_device(device: torch.device) -> None:
-    """Make a device the default, even if a `with torch.device(...)` has been left open."""
+    """Set the default device, even if an operator has left a `with torch.device(...)` open."""
     for _ in range(MOST_LEFT):
         # None, not "cpu": a default device, even the CPU, slows down every call of torch.
         torch.set_default_device(None if device.type == "cpu" else device)
@@ -56,7 +56,7 @@ def _set_default_device(device: torch.device) -> None:
 
 
 OF_COMPILER = 2000
-"""The recursion limit that torch's compiler sets, and leaves, where it was lower."""
+"""The recursion limit that torch's compiler sets, and does not restore, if the limit was lower."""
 SETTINGS = (
     Setting("inference mode", torch.is_inference_mode_enabled, _set_inference_mode, False),  # sets the grad mode, too
     Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled, True),
@@ -89,7 +89,7 @@ def _read_tf32() -> bool | tuple[str, str]:
     """Return whether cuDNN may use TF32, or the precisions of its convolutions and recurrent layers if these differ."""
     try:
         return bool(_CUDNN.allow_tf32)
-    except RuntimeError:  # they have been set one by one, which torch 2.9 has an interface for
+    except RuntimeError:  # set separately, which torch 2.9 made possible
         return _CUDNN.conv.fp32_precision, _CUDNN.rnn.fp32_precision
 
 
@@ -101,13 +101,13 @@ def _write_tf32(allowed: bool | tuple[str, str]) -> None:
 
 
 _TF32 = Setting("TF32 in cuDNN", _read_tf32, _write_tf32, False)
-"""On by default: then convolutions and recurrent layers in float32 keep 10 bits of 23, and which of them do depends on
-the kernel that cuDNN chooses."""
+"""TF32 is on by default. Convolutions and recurrent layers in float32 may then keep only 10 of 23 mantissa bits,
+depending on the kernel that cuDNN chooses."""
 
 
 @lru_cache(maxsize=16)
 def _settings_on(device: str) -> tuple[Setting, ...]:
-    """Return the settings that matter to cases on a device: TF32, and autocast, of which each kind has one."""
+    """Return the settings for cases on a device: the common ones, TF32 on CUDA, autocast on the CPU and the device."""
     own = torch.device(device).type
     by_kind = (_TF32,) if own == "cuda" else ()
     kinds = ("cpu", own) if own != "cpu" and torch.amp.is_autocast_available(own) else ("cpu",)
@@ -124,36 +124,36 @@ def _settings_on(device: str) -> tuple[Setting, ...]:
 
 
 def read(device: str = "cpu") -> State:
-    """Return the current settings that matter to cases on a device (torch's device string)."""
+    """Return the current values of the settings for cases on a device (torch's device string)."""
     return {setting.name: setting.read() for setting in _settings_on(device)}
 
 
 def write(state: State, device: str = "cpu") -> None:
-    """Change settings to the given values. Those that have them already are not set again."""
+    """Set settings to the given values. A setting that already has its value is not set again."""
     for setting in _settings_on(device):
         if setting.read() != state[setting.name]:
             setting.write(state[setting.name])
 
 
 def for_cases(start: State, device: str = "cpu") -> State:
-    """Return the settings that cases on a device run with. start: those from before the first case."""
+    """Return the values of settings that cases on a device run with. start: the values before the first case."""
     settings = _settings_on(device)
     return {one.name: start[one.name] if one.needed is None else one.needed for one in settings}
 
 
 def changes(before: State, now: State) -> list[str]:
-    """Return what differs now, as in "grad mode False instead of True"."""
+    """Return a description of each setting that has changed, as in "grad mode False instead of True"."""
     return [f"{name} {now[name]} instead of {value}" for name, value in before.items() if now[name] != value]
 
 
 @contextmanager
 def applied(start: State, device: str = "cpu") -> Iterator[list[str]]:
-    """Apply the settings that cases on a device run with. On exit, list what has changed, and restore what was before.
+    """Apply the settings that cases on a device run with, and restore the previous ones on exit.
 
-    The states of the random number generators, on the CPU and on the device, are restored but not listed: an operator
-    may draw numbers.
+    Yield a list, to which descriptions of what the body has changed are added on exit. The states of the random number
+    generators of the CPU and the device are restored but not listed, since an operator may draw numbers.
 
-    start: the settings from before the first case.
+    start: the settings before the first case.
     """
     left: list[str] = []
     before, generators = read(device), list(_generators(device))
@@ -170,16 +170,16 @@ def applied(start: State, device: str = "cpu") -> Iterator[list[str]]:
         for module, numbers in generators:
             try:
                 module.set_rng_state(numbers)
-            except Exception as error:  # as of a device that an operator has broken
+            except Exception as error:  # for example, the operator has broken the device
                 left.append(f"the random generator of {device} in a state that cannot be restored: {error}")
 
 
 def _generators(device: str) -> Iterator[tuple[Any, Any]]:
-    """Yield the modules with the random number generators that a case may use, with their states."""
+    """Yield each module whose random number generator a case may use, and the state of the generator."""
     yield torch.random, torch.random.get_rng_state()
     module = device_module(device)
     if hasattr(module, "get_rng_state") and hasattr(module, "set_rng_state"):
-        with suppress(Exception):  # of a broken device, whose cases say so
+        with suppress(Exception):  # the device is broken, which its cases report
             yield module, module.get_rng_state()
 
 
@@ -187,12 +187,12 @@ HOOKS, DUAL_LEVEL = "saved-tensor hooks on", "a dual level open"
 
 
 def open_contexts() -> list[str]:
-    """Return a description of each open context that would falsify derivatives."""
+    """Return a description of each open context that would make derivatives wrong."""
     contexts = []
     try:
         with disable_saved_tensors_hooks("asked by opcheck"):
             pass
-    except RuntimeError:  # there are hooks
+    except RuntimeError:  # hooks are active
         contexts.append(HOOKS)
     try:
         with forward_ad.dual_level():
@@ -203,7 +203,7 @@ def open_contexts() -> list[str]:
 
 
 def _close_contexts() -> list[str]:
-    """Close the contexts that are still open. Return a description of each kind."""
+    """Close the contexts that an operator left open. Return a description of each kind of context that was open."""
     contexts = open_contexts()
     if DUAL_LEVEL in contexts:
         forward_ad.exit_dual_level()  # type: ignore[no-untyped-call]
@@ -215,9 +215,9 @@ def _close_contexts() -> list[str]:
 
 
 def transform_is_open() -> bool:
-    """Tell whether a transform of torch.func is open. It cannot be closed from outside.
+    """Return whether a transform of torch.func is open: torch then rejects `requires_grad_`.
 
-    Inside a transform, torch refuses `requires_grad_`.
+    Such a transform cannot be closed from outside.
     """
     try:
         torch.empty(0).requires_grad_()
@@ -227,16 +227,17 @@ def transform_is_open() -> bool:
 
 
 def import_what_is_late() -> None:
-    """Take a derivative of each kind, so that torch imports what it needs for it. Later calls take no time.
+    """Compute a derivative of each kind, so that torch performs its lazy imports now. Repeated calls are fast.
 
-    A time-out, or a warning turned into an error, can interrupt an import and leave a module half initialized. Whatever
-    needs that module fails from then on. And the second or two that imports take are no case's own.
+    A time-out, or a warning turned into an error, can interrupt an import and leave a module half initialized, so that
+    everything that needs the module fails. Besides, the imports take a second or two, which must not count
+    as time of the first case.
     """
     point, tangents = torch.zeros(2), torch.ones(3, 2)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch about its own code
+        warnings.simplefilter("ignore")  # torch warns about its own code
         with forward_ad.dual_level():
             dual = forward_ad.make_dual(point, tangents[0])  # type: ignore[no-untyped-call]
             (dual + 1).sin()  # a tensor and a number: imports parts of the compiler
         torch.func.vmap(lambda tangent: torch.func.jvp(torch.sin, (point,), (tangent,)))(tangents)  # decompositions
-        torch.testing.assert_close(point, point + 0)  # torch.distributed
+        torch.testing.assert_close(point, point + 0)  # imports torch.distributed

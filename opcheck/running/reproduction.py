@@ -1,4 +1,4 @@
-"""Runs scripts in new processes: reproductions of failures, in plain torch, and those of findings."""
+"""Runs scripts in new processes: plain-torch reproductions of failures, and the reproductions of known findings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from opcheck.samples.source import Unwritable
 from opcheck.text import class_of, ending, message_of, one_line
 
 PATIENCE = 60.0
-"""The most seconds that a script may take."""
+"""The time limit of a script, in seconds."""
 
 
 def reproduced(outcome: Outcome, context: Context, verdict: Verdict) -> Outcome:
-    """Return the outcome of a failure with a script in plain torch, or why there is none.
+    """Return the outcome of a failure with a script in plain torch that reproduces it, or with why there is none.
 
-    verdict: the one that the outcome is about.
+    verdict: the verdict that the outcome reports.
     """
     try:
         script = reproduction(context, verdict)
@@ -34,7 +34,7 @@ def reproduced(outcome: Outcome, context: Context, verdict: Verdict) -> Outcome:
 
 
 def reproduction(context: Context, verdict: Verdict) -> str:
-    """Return a script of plain torch that has been run, and fails as a verdict says. Raises Unwritable."""
+    """Return a script in plain torch that fails like a verdict. The script has been run. Raises Unwritable."""
     script = written(context, verdict)
     status, said = executed(script, context.settings.root)
     lines = said.splitlines()
@@ -48,9 +48,9 @@ def reproduction(context: Context, verdict: Verdict) -> str:
 
 
 def executed(script: str, folder: Path | None = None) -> tuple[int, str]:
-    """Run a script in a new process. Return its exit status, and what it has written to stderr.
+    """Run a script in a new process. Return its exit status and its stderr.
 
-    folder: the working directory; default: that of this process. Raises TimeoutError if it takes too long.
+    folder: the working directory; default: that of this process. Raises TimeoutError after `PATIENCE` seconds.
     """
     command = [sys.executable, "-W", "ignore", "-c", script]
     try:

@@ -1,4 +1,4 @@
-"""Runs one case and returns its outcome. Anything that goes wrong becomes an outcome, not a traceback."""
+"""Runs one case and returns its outcome. Errors of any kind become outcomes, not tracebacks."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from opcheck.text import one_line
 
 
 def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
-    """Run a case. Raises nothing but an interrupt from outside.
+    """Run a case and return its outcome. Raises only KeyboardInterrupt, for an interrupt from outside.
 
-    The case runs with the process settings of the session. If the operator changes one, it is restored, and the case
-    fails.
+    The case runs with the process settings of the session. If the operator changes a setting, the setting is restored,
+    and the case fails.
 
-    limit: the seconds after which the case is interrupted. A case that takes longer does not pass, even if the
+    limit: the seconds after which the caller interrupts the case. A case that takes longer does not pass, even if the
     operator, or a finalizer that ran meanwhile, has swallowed the interrupt.
     """
     start = time.perf_counter()
@@ -56,7 +56,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
 
 
 def abandoned(case: Case, session: RunSession) -> Outcome:
-    """Return the outcome of a case that is not run, since others of its operator took too long on its device."""
+    """Return the outcome of a case that is not run because other cases of its operator timed out on its device."""
     cause = f"{case.hazard}: two cases timed out, so that the others are not run; a selection runs them"
     why = "not run: two other cases of the operator timed out"
     outcome = _skipped(case, session) or Outcome.of(case, "blocked", why, cause=cause)
@@ -72,7 +72,7 @@ def _skipped(case: Case, session: RunSession) -> Outcome | None:
 
 
 def _refused(case: Case, session: RunSession) -> Outcome | None:
-    """Return an error if derivatives can no longer be trusted in this process; else None."""
+    """Return an error if this process can no longer test the case, because of what earlier cases did; else None."""
     if session.broken_by:
         reason = f"nothing can be tested in this process since {session.broken_by} left a transform of torch.func open"
     elif session.unusable and (cause := session.unusable.get(session.device(case.device).kind)):
@@ -85,7 +85,10 @@ def _refused(case: Case, session: RunSession) -> Outcome | None:
 
 
 def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
-    """Return the outcome; an error if the device cannot be used any more, whatever the case has said."""
+    """Return the outcome of a case, or an error if the device no longer works after the case.
+
+    After an error, free memory, since the device may be out of memory.
+    """
     device = session.device(case.device)
     why = device.fault() if device.is_probed else ""
     if why:
@@ -101,7 +104,7 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
 def _judged(context: Context, session: RunSession) -> Outcome:
     case, verdicts = context.case, list[Verdict]()
     with _contained(context, session.start) as contained, _seeded(context):
-        context.operator  # noqa: B018 - resolved first, to report a wrong name as such
+        context.operator  # noqa: B018 - resolved first, so that an unknown name is reported as such
         check: Check = implementation(case.kind)
         verdicts = list(check(context))
     effects = [f"the operator leaves {change}" for change in contained.left]
@@ -112,7 +115,8 @@ def _judged(context: Context, session: RunSession) -> Outcome:
     effects += [f"the operator leaves {change}, by its import" for change in imports]
     if contained.error is not None:
         ended = _ended(case, contained.error)
-        effects += [f"{one.title}\n{one.detail}" for one in verdicts if one.kind == "error"]  # before a late error
+        # If the device reported an error late, the check may have found errors before that.
+        effects += [f"{one.title}\n{one.detail}" for one in verdicts if one.kind == "error"]
         message = "\n".join([ended.message, *effects])
         return replace(ended, outcome="error", message=message) if effects else ended
     session.cause = next((verdict.cause for verdict in verdicts if not verdict.passed), None)
@@ -129,17 +133,17 @@ def _judged(context: Context, session: RunSession) -> Outcome:
 
 @dataclass
 class Contained:
-    """What code has left that ran with the settings of a case."""
+    """The exception and the side effects of code that ran with the settings of a case."""
 
     error: BaseException | None = None
-    """What it has raised."""
+    """The exception that the code raised."""
     left: list[str] = field(default_factory=list)
-    """What it has changed."""
+    """Descriptions of the settings that the code changed and did not restore."""
 
 
 @contextmanager
 def _contained(context: Context, start: State) -> Iterator[Contained]:
-    """Apply the settings of a case inside the context. Nothing is raised from it but an interrupt from outside."""
+    """Apply the settings of a case, and catch the exception of the body. Only an interrupt from outside propagates."""
     contained = Contained()
     with applied(start, context.device.string) as contained.left, _distinct_interrupts() as distinct:
         try:
@@ -154,13 +158,13 @@ def _contained(context: Context, start: State) -> Iterator[Contained]:
 
 @contextmanager
 def _seeded(context: Context) -> Iterator[None]:
-    """Seed the random generator for a case; at the end, wait for what its device still has to do.
+    """Seed the random number generators for a case, and synchronize with its device at the end.
 
     Raises DeviceError if the device then reports an error.
     """
     case, device = context.case, context.device
     with warnings.catch_warnings():
-        # They are about opcheck's own use of vmap, and what torch imports for it: users cannot act on them.
+        # These warnings concern opcheck's own use of vmap, and imports of torch for it: users cannot act on them.
         warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented")
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
         # torch's gradcheck draws cotangents from the global random number generator.
@@ -168,7 +172,7 @@ def _seeded(context: Context) -> Iterator[None]:
         device.seed(zlib.crc32(text.encode()))
         yield
     try:
-        device.synchronize()  # an error that it reports late belongs to the case
+        device.synchronize()  # an asynchronous error belongs to this case
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
@@ -176,11 +180,11 @@ def _seeded(context: Context) -> Iterator[None]:
 
 
 class DeviceError(Exception):
-    """An error that a device reports late."""
+    """An error that a device reports only when it is synchronized."""
 
 
 def _ended(case: Case, error: BaseException) -> Outcome:
-    """Return the outcome of a case that an exception has ended."""
+    """Return the outcome of a case that was ended by an exception."""
     if isinstance(error, Unresolved):
         key = "target" if case.operator.spec.target else "name"
         problem = case.operator.problem((key,), str(error), nearest=error.hint)
@@ -195,26 +199,26 @@ def _ended(case: Case, error: BaseException) -> Outcome:
         reason = f"the check itself broke: {one_line(error)}"
         where = f"at {frame.filename}:{frame.lineno}"
         return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n{where}\nthis is a defect of the check")
-    # SystemExit, KeyboardInterrupt, those of pytest: operators must not raise them.
+    # SystemExit, KeyboardInterrupt and the exceptions of pytest: operators must not raise them.
     if type(error).__name__ == "Failed" and "Timeout" in str(error):  # pytest-timeout interrupts by pytest.fail()
         return _error(case, " ".join(str(error).split()))
     return _error(case, f"the operator ends the process: {one_line(error)}")
 
 
 def _error(case: Case, reason: str) -> Outcome:
-    """Return the outcome of a case that ends early for a reason, which the spec may expect."""
+    """Return an error as the outcome of a case, or `xfailed` if the spec expects this error."""
     return expected(case, Outcome.of(case, "error", reason))
 
 
 class _Interrupted(KeyboardInterrupt):
-    """An interrupt by a signal, from outside of the operator."""
+    """An interrupt by SIGINT, which comes from outside of the operator."""
 
 
 @contextmanager
 def _distinct_interrupts() -> Iterator[bool]:
-    """Raise _Interrupted instead of KeyboardInterrupt for a signal. Yield whether that is possible.
+    """Raise _Interrupted instead of KeyboardInterrupt on SIGINT. Yield whether this works.
 
-    If so, a plain KeyboardInterrupt comes from the operator. It is impossible if there is another handler.
+    If so, a plain KeyboardInterrupt comes from the operator. It does not work if SIGINT has another handler.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or handler is signal.SIG_IGN:

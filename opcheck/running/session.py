@@ -1,4 +1,4 @@
-"""What the cases of one process share: the engine, the settings, the initial process state, the devices."""
+"""The state that the cases of one process share: the engine, the settings, the initial process state, the devices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from opcheck.spec.problems import Problem
 
 
 class RunSession:
-    """What is needed to run cases."""
+    """The state that cases need to run, and share within a process."""
 
     def __init__(
         self,
@@ -41,14 +41,15 @@ class RunSession:
     ) -> None:
         """Start a session.
 
-        engine: who is asked about derivatives: "batched" is evidence of our own, "torch" gradcheck and gradgradcheck.
-        Default: that of the settings.
-        own_process: whether the process only runs cases, so that its settings can be changed for good.
-        reproduces: whether failures are reproduced in plain torch.
-        number: which of several processes that run cases at the same time this is; None if it is the only one.
-        absent: why devices cannot be used, by name, as another process has found; an empty text for those that can.
-        Others are asked about the rest.
-        note: writes down what a case is about to try, for whoever finds the process gone.
+        engine: what computes the evidence about derivatives: "batched" (opcheck itself) or "torch" (gradcheck and
+        gradgradcheck). Default: the engine in the settings.
+        own_process: whether the process only runs cases. If so, the process settings for cases are applied for good.
+        reproduces: whether to reproduce failures in plain torch.
+        number: the index of this process among those that run cases in parallel, which selects one of several devices
+        of a kind; None if it is the only process.
+        absent: why devices cannot be used, by name, as another process has found; an empty text for usable devices.
+        Devices that are not in it are probed on first use.
+        note: records the current step of a case, to report it if the process dies.
         overrides: tolerances and settings that take precedence over the specs: eps, atol, rtol, nondeterminism,
         fast_mode, raise_exception, jacobian, derive.
         """
@@ -59,15 +60,15 @@ class RunSession:
         self.callables = dict[str, Callable[..., Any]]()
         """Operators passed in from Python, by path."""
         self.imports = dict[str, list[str]]()
-        """What the import of an operator's modules has changed in the process, by id of the operator."""
+        """Descriptions of the process settings that importing an operator's modules changed, by operator id."""
         self.cache = Cache()
-        """What the checks of one operator share."""
+        """The inputs and results that the checks of one operator share."""
         self.cause: BaseException | None = None
         """The exception behind the failure of the last case, for debuggers."""
         self.broken_by = ""
-        """The id of a case that has changed something that cannot be restored; empty if there is none."""
+        """The id of the case that left a transform of torch.func open, for good; empty if there is none."""
         self.unusable = dict[str, str]()
-        """The id of the case since which nothing works on a kind of device, by the kind."""
+        """The id of the case after which a kind of device no longer works, by the kind."""
         self._number, self._absent, self._note = number, absent or {}, note
         self.start = process_state.read()
         """The settings of the process before the first case."""
@@ -79,8 +80,8 @@ class RunSession:
         The modules of devices come first: autograd starts its threads at the first backward pass, and has none for a
         device that is registered later.
 
-        Settings that an import changes are restored and recorded: otherwise, verdicts would depend on which operators
-        are tested together. Returns a mistake for each name that cannot be found.
+        Settings that an import changes are restored and recorded; otherwise, verdicts would depend on which operators
+        are tested together. Returns a problem for each name that cannot be found.
         """
         self.settings.put_on_path()
         for device in devices:
@@ -96,9 +97,9 @@ class RunSession:
         return problems
 
     def device(self, profile: DeviceProfile) -> Device:
-        """Return a device as this process uses it. The first call asks torch whether it is present.
+        """Return the device of a profile, as this process uses it. The first call tests whether the device is present.
 
-        Modules of a device are first imported in another process, since a crash would end this one.
+        Modules of a device are first imported in another process, since an import that crashes would end this one.
         """
         if profile.name not in self._devices:
             self._devices[profile.name] = self._begin(profile)
@@ -118,11 +119,11 @@ class RunSession:
             device.make_current()  # operators may make tensors, or launch kernels, on the current device
         free = device.free_memory()
         room = None if free is None else max(free // 4, 1)
-        is_plain = profile.synchronize is None and own.type == "cpu"  # it reports each error at once
+        is_plain = profile.synchronize is None and own.type == "cpu"  # the CPU reports each error synchronously
         return replace(device, room=room, is_probed=not is_plain and not device.fault())
 
     def context(self, case: Case, samples: tuple[Sample, ...]) -> Context:
-        """Return the context that the check of a case runs in."""
+        """Return the context for the check of a case."""
         return Context(
             case, self.settings, samples, self.device(case.device), self.overrides, self.cache,
             callables=self.callables, by_torch=self.engine == "torch", note=self._note,
@@ -133,7 +134,7 @@ class RunSession:
         return rerun_of(case, self.settings, self.engine, self.overrides.get("derive"))
 
     def make_room(self, case: Case) -> None:
-        """Free what torch, and the session, keep in the memory of the device of a case. It may be full."""
+        """Free the memory that torch and the session cache on the device of a case, which may be out of memory."""
         self.cache = Cache()
         self.device(case.device).free_caches()
 
@@ -144,9 +145,9 @@ class RunSession:
 
 
 def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
-    """Import the callables of an operator. Return a mistake for each one that cannot be found.
+    """Import the callables of an operator. Return a problem for each name that cannot be found.
 
-    There is none for an operator that the installed torch does not have, as its spec says.
+    Return no problems if the spec declares that the installed torch lacks the operator.
     """
     if not operator.is_in_this_torch:
         return []

@@ -1,6 +1,6 @@
 """Watches worker processes: kills those that use too much memory, and finds out why a worker has ended.
 
-A worker says in a file, its lifeline, what it does, which can be read when it no longer answers.
+Each worker records its current activity in a file, its lifeline, which can be read after the worker hangs or dies.
 """
 
 from __future__ import annotations
@@ -24,38 +24,39 @@ from opcheck.text import ending
 PACKAGE = Path(__file__).resolve().parent.parent
 
 Doing = Literal["starting", "case", "idle", "broken"]
-"""starting: it imports what specs name; case: it runs a case; idle: it is between cases; broken: a case has changed
-something that cannot be restored, so the process must end."""
+"""The activity of a worker. starting: it imports the modules that specs name. case: it runs a case. idle: it is between
+cases. broken: it ends, since a case has changed something that cannot be restored."""
 
 TIMED_OUT = "Timeout ("
-"""What faulthandler begins the tracebacks with that it writes before it ends a process."""
+"""The first characters of the traceback that faulthandler writes when a case exceeds its time limit."""
 
 
 @dataclass(frozen=True)
 class Sign:
-    """What a worker was doing when it last wrote to its file."""
+    """The last record in a worker's lifeline."""
 
     pid: int
     doing: Doing
     what: str = ""
-    """The node id of the case that runs, or ran last; while starting, the name that is being imported."""
+    """The node id of the current or last case; while starting, the names that are being imported; if broken, the id of
+    the case at fault."""
     since: float = 0.0
-    """When that began, by `time.monotonic()`, which all processes of a machine share."""
+    """The start time of the activity, by `time.monotonic()`, which all processes of a machine share."""
 
 
 NO_SIGN = Sign(0, "starting")
-"""What a worker has written that has not written anything."""
+"""The sign of a worker that has not recorded anything."""
 NOTE = ".note"
-"""The suffix of the file in which a worker notes what its case is about to try."""
+"""The suffix of the file with the current step of a worker's case (a `Note`)."""
 
 ABANDONED = "abandoned"
-"""The file that lists the operators of which no further case is run."""
+"""The file that lists the operators, each on a device, whose remaining cases are not run."""
 
 PERIOD = 0.1
-"""Seconds between two checks of the workers."""
+"""Seconds between two checks of the workers' memory."""
 
 PATIENCE = 2.0
-"""Seconds that a process gets to end after its pipe has closed."""
+"""Seconds to wait for a process to end after it has closed its connection."""
 
 
 @dataclass(frozen=True)
@@ -66,24 +67,24 @@ class Death:
     """The reason, in one line."""
     sign: Sign = NO_SIGN
     trace: str = ""
-    """The traceback by faulthandler, and the last output."""
+    """The traceback by faulthandler, and the last output of the worker."""
     seconds: float = 0.0
-    """How long the case had run, if one did."""
+    """The run time of the case, in seconds; 0 if no case was running."""
     is_time_out: bool = False
-    """Whether it ended because the case took too long."""
+    """Whether the worker ended because its case exceeded the time limit."""
 
 
 class Watchdog:
     """Watches workers through their lifeline files, in a thread."""
 
     def __init__(self, folder: Path, seconds: float | None = None, memory: int | None = None) -> None:
-        """Create a watchdog. folder: that of the lifelines.
+        """Create a watchdog. folder: the folder of the lifelines.
 
-        seconds, memory: how much time a case may take, and how many MiB its process. None: no limit.
+        seconds, memory: the time limit of a case, and the memory limit of its process in MiB. None: no limit.
         """
         self.folder, self.seconds, self.memory = folder, seconds, memory
         self._killed: dict[str, str] = {}
-        """Why a worker was killed, by name."""
+        """Why workers were killed, by name of the worker."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="opcheck watchdog", daemon=True)
 
@@ -105,15 +106,15 @@ class Watchdog:
         return self.folder / f"{worker}.sign"
 
     def give_up(self, name: str) -> None:
-        """Let no worker run a further case of an operator on a device, which the name tells."""
+        """Stop all workers from running further cases of an operator on a device. name: the `hazard` of its cases."""
         with (self.folder / ABANDONED).open("a", encoding="utf-8") as file:
             file.write(name + "\n")
 
     def death_of(self, worker: str) -> Death:
-        """Return why a worker has ended."""
+        """Return why a worker has ended, and what it was doing."""
         path = self.path_of(worker)
         cause = self._killed.get(worker) or _ending(read_sign(path).pid)
-        sign = read_sign(path)  # now that it has written all that it writes
+        sign = read_sign(path)  # read again: the worker has ended, and its record is final
         is_time_out = _text(path, ".trace").startswith(TIMED_OUT)
         if is_time_out:
             cause = f"time-out: it takes longer than {self.seconds:g} s"
@@ -144,7 +145,7 @@ class Watchdog:
 
 
 def _ending(pid: int) -> str:
-    """Return how a child process has ended. It is not reaped: execnet, which started it, does that."""
+    """Return how a child process has ended. Does not reap the process: execnet, which started it, does."""
     if not pid or not hasattr(os, "waitid"):  # Windows
         return "the process is gone"
     deadline = time.monotonic() + PATIENCE
@@ -163,12 +164,12 @@ def _ending(pid: int) -> str:
 
 
 def default_memory(workers: int) -> int:
-    """Return the default memory limit of each worker, in MiB. All together get four fifths of what is available."""
+    """Return the default memory limit of a worker, in MiB. Together, workers may use 80 % of the available memory."""
     return int(psutil.virtual_memory().available * 0.8 / workers / 2**20)
 
 
 def read_sign(path: Path) -> Sign:
-    """Return what a worker last recorded; `NO_SIGN` if it has recorded nothing yet, or is about to."""
+    """Return the last record of a worker; `NO_SIGN` if there is none yet, or it is still being written."""
     try:
         return Sign(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -176,14 +177,15 @@ def read_sign(path: Path) -> Sign:
 
 
 def read_output(path: Path, most: int = 2000) -> str:
-    """Return the end of what a worker has printed since its last case began."""
+    """Return the last `most` bytes of the output of a worker since its last case began."""
     return _text(path, ".out", most).strip()
 
 
 def read_trace(path: Path, most: int = 20) -> str:
     """Return the traceback that a worker has left, innermost frame first; an empty string if there is none.
 
-    It ends where opcheck calls the operator. Of several threads it is that of the one that runs the case.
+    The traceback ends where opcheck calls the operator, or after `most` lines. If there are several threads, it is that
+    of the thread that runs the case.
     """
     title, *threads = re.split(r"^(?=Thread 0x)", _text(path, ".trace"), flags=re.MULTILINE)
     own = f'File "{PACKAGE}{os.sep}'
@@ -195,7 +197,7 @@ def read_trace(path: Path, most: int = 20) -> str:
 
 
 def _text(path: Path, suffix: str, most: int = 0) -> str:
-    """Return a file beside a lifeline, or only its last bytes; an empty string if there is none."""
+    """Return the text of a file beside a lifeline, or of its last `most` bytes; an empty string if there is none."""
     try:
         return path.with_suffix(suffix).read_bytes()[-most:].decode(errors="backslashreplace")
     except OSError:
