@@ -1,4 +1,4 @@
-"""The reference of opcheck's public names, from their signatures and docstrings."""
+"""Generates the reference of opcheck's public names from their signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORDER = (
     "check", "CheckReport", "CheckError", "register_check", "Subject", "Verdict", "gradcheck", "gradgradcheck",
     "GradcheckError", "cases", "load", "plan", "run", "Case", "Outcome", "SpecError", "register_condition",
 )  # fmt: skip
-"""The public names, as a reader wants them."""
+"""The public names, in the order of the reference."""
 
 SHOWN = {
     "Subject": ("context", "sample", "inputs", "function", "leaves", "result", "outputs"),
@@ -27,23 +27,23 @@ SHOWN = {
         "base_seed",
     ),
 }  # fmt: skip
-"""What is public of classes that have more to them."""
+"""The attributes to document of classes that also have internal ones."""
 
 LABEL = re.compile(r"^(\w+|\*+\w+): ")
 
 
 def reference() -> str:
-    """All public names: signature, description, attributes, arguments, results, errors and examples of each."""
+    """Return the reference as Markdown: for each public name, its signature and the parts of its docstring."""
     return "\n\n".join(part for name in ORDER for part in parts(name, resolve(name)) if part)
 
 
 def resolve(name: str) -> Any:
-    """What a public name means."""
+    """Return the object with a public name."""
     return getattr(import_module(opcheck.HOMES[name]), name)
 
 
 def parts(name: str, thing: Any) -> Iterator[str]:
-    """Yield the parts of the section about a name."""
+    """Yield the parts of the section about a name, as Markdown."""
     texts = sections(inspect.getdoc(thing) or "")
     yield f"### `opcheck.{name}`"
     if not isinstance(thing, type):
@@ -58,7 +58,7 @@ def parts(name: str, thing: Any) -> Iterator[str]:
 
 
 def sections(doc: str) -> dict[str, str]:
-    """The parts of a docstring by title; what stands before the first one has none."""
+    """Return the sections of a docstring by title. The text before the first title is under the empty title."""
     texts, title = {"": ""}, ""
     for line in doc.splitlines():
         if re.fullmatch(r"(Args|Returns|Raises|Example):", line):
@@ -70,12 +70,12 @@ def sections(doc: str) -> dict[str, str]:
 
 
 def flowing(text: str) -> str:
-    """Paragraphs with a line each."""
+    """Return text with each paragraph on one line."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def entries(title: str, text: str) -> str:
-    """Arguments, results or errors as a list."""
+    """Return a section about arguments or errors as a list, one about results as paragraphs."""
     if title == "Returns":
         return f"**{title}**\n\n{flowing(text)}"
     items: list[str] = []
@@ -89,15 +89,15 @@ def entries(title: str, text: str) -> str:
 
 
 def blocks(text: str) -> Iterator[str]:
-    """Yield the examples of a docstring as code, and what is said between them."""
+    """Yield the examples of a docstring as code blocks, and the paragraphs between them."""
     for block in re.split(r"\n\n(?=[A-Z])|(?<=:)\n\n", text):
         yield f"```pycon\n{block}\n```" if block.startswith(">>>") else flowing(block)
 
 
 def signature(name: str, function: Any) -> str:
-    """A signature as Python writes it, on one line or with a line for each parameter."""
+    """Return a signature as Python code, on one line if it is short, else with a line for each parameter."""
     plain = inspect.signature(function)
-    # Annotations are text, which is to be shown without quotes.
+    # Annotations are strings. Bare shows them without quotes.
     bare = [each.replace(annotation=Bare(each.annotation)) for each in plain.parameters.values()]
     text = str(plain.replace(parameters=bare, return_annotation=Bare(plain.return_annotation)))
     if len(text) <= 80:
@@ -115,7 +115,7 @@ def signature(name: str, function: Any) -> str:
 
 
 class Bare:
-    """An annotation that is shown as it is written."""
+    """An annotation whose `repr` is its source, without quotes."""
 
     def __init__(self, text: Any) -> None:
         self.text = str(text)
@@ -125,7 +125,7 @@ class Bare:
 
 
 def attributes(name: str, kind: type) -> str:
-    """A table of the public fields, properties and methods of a class, from their docstrings."""
+    """Return a table of the public fields, properties and methods of a class, from their docstrings."""
     meanings = {} if issubclass(kind, BaseException) else {**fields(kind), **members(kind)}
     chosen = SHOWN.get(name, tuple(meanings))
     rows = [f"| `{each}` | {' '.join(meanings[each].split())} |" for each in chosen]
@@ -133,7 +133,7 @@ def attributes(name: str, kind: type) -> str:
 
 
 def fields(kind: type) -> dict[str, str]:
-    """The fields of a class and the text below each."""
+    """Return the docstrings of the public fields of a class, by name."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(tree, ast.ClassDef)
     texts = {}
@@ -145,7 +145,7 @@ def fields(kind: type) -> dict[str, str]:
 
 
 def members(kind: type) -> dict[str, str]:
-    """The public properties and methods of a class and the first paragraph of what is said of each."""
+    """Return the first paragraphs of the docstrings of the public properties and methods of a class, by name."""
     texts = {}
     for name, member in vars(kind).items():
         method = isinstance(member, (FunctionType, classmethod, staticmethod))

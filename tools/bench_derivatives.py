@@ -1,8 +1,8 @@
-"""What derivative evidence costs: torch's slow mode, torch's fast mode and opcheck, side by side in one process.
+"""Compares the time of derivative checks: torch's slow mode, torch's fast mode and opcheck, in one process.
 
-One thread. For each sample the three take turns, each after a call that nobody counts. torch is call as its functions
-offer it: one call of gradcheck or gradgradcheck for each check, everything else switched off. opcheck answers the same
-checks from evidence that it computes once, full Jacobians throughout. Times are sums over samples; read the ratios.
+One thread. The three take turns at each sample, each after a warm-up call that is not timed. With torch, each check is
+one call of gradcheck or gradgradcheck, with everything else switched off. opcheck computes the evidence for all checks
+once, always with full Jacobians. Times are sums over samples. Compare the ratios: the times depend on the machine.
 
     python tools/bench_derivatives.py            a fixed pseudo-random part of the shipped samples, in under a minute
     python tools/bench_derivatives.py --all      all of them
@@ -44,7 +44,7 @@ DTYPES = ("float64", "complex128")
 SIZES = (4, 16, 64, 256, 1024)
 BATCHES = (64, 1024, 16384)
 PART = 160
-"""How many samples a run without --all takes of each dtype."""
+"""The number of samples of each dtype in a run without --all."""
 
 OFF: dict[str, Any] = {"check_undefined_grad": False, "check_batched_grad": False}
 CALLS: dict[str, tuple[Callable[..., bool], dict[str, Any]]] = {
@@ -53,14 +53,14 @@ CALLS: dict[str, tuple[Callable[..., bool], dict[str, Any]]] = {
     "rev_over_rev": (gradgradcheck, OFF),
     "fwd_over_rev": (gradgradcheck, {**OFF, "check_rev_over_rev": False, "check_fwd_over_rev": True}),
 }
-"""How torch is call for each check."""
+"""The function of torch and its keywords for each check."""
 
 Times = dict[tuple[str, str, str], float]
-"""Seconds by (dtype or size, check, who)."""
+"""Seconds by (dtype or size, check, "slow", "fast" or "opcheck")."""
 
 
 def shipped(settings: Settings) -> Iterator[tuple[str, list[str], Request]]:
-    """Yield the dtype, the checks and the request of each strided sample of the shipped specs."""
+    """Yield dtype, checks and request of each sample of the shipped specs whose leaves are strided."""
     library = load(["specs"], settings)
     cases: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
     for case in plan(library, [profiles()["cpu"]], Selection(checks=CHECKS, dtypes=DTYPES)):
@@ -75,7 +75,7 @@ def shipped(settings: Settings) -> Iterator[tuple[str, list[str], Request]]:
 
 
 def by_size() -> Iterator[tuple[int, str, Request]]:
-    """Yield the number of elements, the dtype and the request of two functions at growing inputs."""
+    """Yield number of elements, dtype and request of two functions at inputs of growing size."""
     numbers = Numbers(eps=1e-6, atol=1e-5, rtol=1e-3)
     functions: tuple[Callable[[Tensor], tuple[Tensor, ...]], ...] = (
         lambda x: (x.sin(),),
@@ -89,7 +89,10 @@ def by_size() -> Iterator[tuple[int, str, Request]]:
 
 
 def measure(request: Request, checks: list[str], label: str, times: Times, *, slow: bool = True) -> bool:
-    """Add the seconds that each takes for a sample. Returns False where somebody objects: that is not compared."""
+    """Add the seconds that each mode and opcheck take for a sample to `times`.
+
+    Return False, and add nothing, if a check fails or raises an error in one of them: such times are not comparable.
+    """
     mine: Times = defaultdict(float)
     for check, mode in product(checks, ("fast", "slow") if slow else ("fast",)):
         call, parameters = CALLS[check]
@@ -128,7 +131,7 @@ def _timed(call: Callable[[], bool], mine: Times, key: tuple[str, str, str]) -> 
 
 
 def large() -> Iterator[tuple[str, int, Callable[..., Tensor], list[Tensor]]]:
-    """Yield operators that are independent along a batch, with the size of the batch."""
+    """Yield name, batch size, function and leaves of operators with independent batch elements."""
 
     def leaf(*shape: int) -> Tensor:
         return torch.randn(*shape, dtype=torch.float64).requires_grad_()
@@ -143,9 +146,9 @@ def large() -> Iterator[tuple[str, int, Callable[..., Tensor], list[Tensor]]]:
 
 
 def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
-    """Return for each operator the milliseconds of one call, of fast mode and of opcheck: medians of CPU time.
+    """Return a row for each operator with the milliseconds of a plain call, of torch's fast mode and of opcheck.
 
-    CPU time, since other processes must not count. The three take turns.
+    The three take turns. Times are medians of CPU time, since wall-clock time depends on other processes.
     """
     found = []
     for name, batch, function, leaves in large():
@@ -167,14 +170,14 @@ def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
 
 
 def ratios(times: Times, chosen: Callable[[str, str], bool] = lambda label, check: True) -> dict[str, float | None]:
-    """Return the sums of seconds and what opcheck takes of torch's."""
+    """Return the sums of seconds, and the ratios of opcheck to torch's modes."""
     seconds = dict.fromkeys(("slow", "fast", "opcheck"), 0.0)
     for (label, check, who), value in times.items():
         if chosen(label, check):
             seconds[who] += value
     own = seconds["opcheck"]
     return {
-        # None: torch was not call, for want of time.
+        # None: this mode of torch was not run, since it takes too long.
         "opcheck_over_fast": round(own / seconds["fast"], 4) if seconds["fast"] else None,
         "opcheck_over_slow": round(own / seconds["slow"], 4) if seconds["slow"] else None,
         **{f"{who}_seconds": round(value, 4) for who, value in seconds.items()},
@@ -182,7 +185,7 @@ def ratios(times: Times, chosen: Callable[[str, str], bool] = lambda label, chec
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print a table or JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="all shipped samples")
     parser.add_argument("--large", action="store_true", help="samples of thousands of elements")

@@ -1,6 +1,7 @@
-"""Measures the HTML report of many cases in Chromium: how long it takes to write, to load, and to draw as it scrolls.
+"""Measures the HTML report of many cases in Chromium: the times to write it, to load it and to draw a frame.
 
-`python tools/bench_html.py [--cases 20000]`. A frame has 16.7 ms at 60 frames a second. Needs playwright and Chromium.
+`python tools/bench_html.py [--cases 20000]`. Needs playwright and Chromium.
+At 60 frames a second, a frame may take 16.7 ms.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ SCROLL = """async (selector) => {
 
 
 def frames(page: Page, what: str, selector: str) -> None:
-    """Scroll, and print how long frames took, and the CPU time of the page's thread in each."""
+    """Scroll, and print the times of frames, and the mean CPU time of the page's thread for a frame."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
     before = busy(session)

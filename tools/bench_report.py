@@ -1,8 +1,8 @@
-"""What reports of many cases cost: `python tools/bench_report.py [--cases 20000] [--most-seconds 5] [--most-mib 300]`.
+"""Measures reports of many cases: `python tools/bench_report.py [--cases 20000] [--most-seconds 5] [--most-mib 300]`.
 
-A run of so many cases is written record by record; then two reports of half as many, of two versions of torch, are
-read, merged and written. Each step is a process of its own, whose time and peak memory count from start to end. Exits
-with 1 if both steps together take more CPU time than allowed, or if one of them takes more memory, or imports torch.
+Step one writes a run of this many cases, record by record. Step two reads, merges and writes two reports of half as
+many cases, of two versions of torch. Each step is a separate process; its time and peak memory include startup. Exits
+with 1 if both steps together take more CPU time than allowed, or if a step takes more memory or imports torch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHECKS = ("backward", "forward_ad", "vmap", "rev_over_rev", "fwd_over_rev", "pur
 
 
 def records(count: int) -> Iterator[dict[str, Any]]:
-    """Yield records as a run makes them. One case of a hundred fails."""
+    """Yield records like those of a run. One case of a hundred fails."""
     for number in range(count):
         operator, check = f"mylib.operator_{number // len(CHECKS)}", CHECKS[number % len(CHECKS)]
         name, bad = f"{operator}::{check}[cpu-float64]", number % 100 == 99
@@ -69,17 +69,17 @@ def merge(folder: Path) -> None:
 
 @dataclass
 class Cost:
-    """What a process has cost."""
+    """The time and memory of a process."""
 
     seconds: float
     cpu: float
     mib: float
     torch: bool
-    """Whether it has imported torch."""
+    """Whether the process imported torch."""
 
 
 def measured(step: str, folder: Path, count: int) -> Cost:
-    """Run a step in a process of its own."""
+    """Run a step in a separate process."""
     start = time.perf_counter()
     command = [sys.executable, __file__, "--step", step, "--folder", str(folder), "--cases", str(count)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

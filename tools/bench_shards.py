@@ -1,8 +1,8 @@
-"""How evenly shards divide a run: `python tools/bench_shards.py [--shards 5] [--durations REPORT] [SPEC ...]`.
+"""Measures how evenly shards divide a run: `tools/bench_shards.py [--shards 5] [--durations REPORT] [SPEC ...]`.
 
-Runs the specs whole, unless a report of that is given, then shard by shard, balanced by the durations of the whole
-run. Prints the CPU time of each shard's processes, the slowest in units of the mean, and whether the merged shards are
-the whole run, but for times. Exits with 1 if they are not, or if the slowest takes more than 1.25 of the mean.
+Runs all cases of the specs at once, unless a report of that run is given, then shard by shard, balanced by the
+durations of the whole run. Prints the CPU time of each shard, the ratio of the slowest to the mean, and whether the
+merged shards equal the whole run, except for times. Exits with 1 if they do not, or if that ratio exceeds 1.25.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST = 1.25
 
 
 def cpu_seconds(command: Sequence[str]) -> float:
-    """Run a command. Return the CPU time of its processes. Raises SystemExit if it could not run its cases."""
+    """Run a command. Return its CPU time in seconds. Raises SystemExit if it could not run its cases."""
     quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
     process = os.posix_spawn(command[0], [*command], os.environ, file_actions=quiet)
     _, status, used = os.wait4(process, 0)
@@ -33,7 +33,7 @@ def cpu_seconds(command: Sequence[str]) -> float:
 
 
 def differences(whole: Report, merged: Report) -> list[str]:
-    """Return what is not the same in two reports, but for times."""
+    """Return the ids of cases that differ between two reports, except in times. Compares the headers, too."""
     apart = {"records", "seconds", "started", "command"}
     runs = [[run.model_dump(exclude=apart) for run in one.runs] for one in (whole, merged)]
     old, new = ({each.id: replace(each, seconds=0.0) for each in one.records} for one in (whole, merged))

@@ -1,19 +1,20 @@
-"""What the shipped specs cost, beside PyTorch's own gradient suites in fast mode.
+"""Compares the CPU time of the shipped specs with that of PyTorch's own gradient suites in fast mode.
 
-`python tools/bench_suite.py` takes about forty minutes of CPU time, `--share 0.1` a tenth of them.
+`python tools/bench_suite.py` takes about forty minutes of CPU time, `--share 0.1` a tenth of that.
 
-Both test the same operators: the entries of op_db that have a backward pass on the CPU and a spec, all or a share of
-them. CPU-seconds of one process each, one after the other, imports included, one thread.
+Both suites test the same operators: the entries of op_db that have a backward pass on the CPU and a spec, or a share of
+these entries. Each suite runs in one process with one thread, one after the other. CPU-seconds include imports.
 
-PyTorch's suites are test_ops_gradients and test_ops_fwd_gradients. They are in PyTorch's repository and not in its
-wheel; what they are made of is, so that their eight tests are written anew here, on torch's own helpers
-(`TestGradients`), decorators (`ops`, which applies what op_db skips and expects to fail) and classes for devices. Each
-entry is tested in float64 and complex128, at all of its samples: gradients and gradients of gradients, of functions and
-in place, forward mode and forward over reverse, batched where op_db says so. Left out are the two small databases of
-custom and higher-order operators, whose operators have no specs.
+PyTorch's suites are test_ops_gradients and test_ops_fwd_gradients. They are in PyTorch's repository, but not in its
+wheel. The wheel has what they are built on, so their eight tests are rewritten here with torch's own helpers
+(`TestGradients`), decorators (`ops`, which applies the skips and expected failures of op_db) and device classes. Each
+entry is tested in float64 and complex128, at all of its samples: first and second derivatives, of functions and in
+place, forward mode and forward over reverse, batched where op_db claims it. The two small databases of custom and
+higher-order operators are left out: their operators have no specs.
 
-Ours is what `make run` does with the specs that cover these entries: all dtypes and all checks, with derived samples.
-`--json` tells what both are made of, the cases of ours by check, whether in the two dtypes that theirs are in.
+opcheck's suite ("ours") runs the specs that cover these entries as `make run` does: all dtypes and all checks, with
+derived samples. `--json` prints the parts of both suites. It divides our cases by check, and into those in float64 and
+complex128 and those in other dtypes.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ TESTS = (
     "test_fn_grad", "test_inplace_grad", "test_fn_gradgrad", "test_fn_fail_gradgrad", "test_inplace_gradgrad",
     "test_fn_fwgrad_bwgrad", "test_forward_mode_AD", "test_inplace_forward_mode_AD",
 )  # fmt: skip
-"""The tests of PyTorch's suites."""
+"""The names of the tests of PyTorch's suites."""
 
 
 def drawn(share: float) -> dict[str, list[str]]:
-    """Return a share of the entries of op_db, the same every time, and the ids of the specs that cover each."""
+    """Return a share of the entries of op_db, drawn with a fixed seed, with the ids of the specs that cover each."""
     named = by_path(opcheck.load(SPECS))
     covered = {entry.full_name: [spec.id for spec in covering(entry, named)] for entry in differentiable()}
     covered = {entry: specs for entry, specs in covered.items() if specs}
@@ -59,7 +60,7 @@ def drawn(share: float) -> dict[str, list[str]]:
 
 
 def ours(entries: dict[str, list[str]], derive: str) -> dict[str, Any]:
-    """Return what `opcheck run` takes for the specs that cover some entries, and what that is made of."""
+    """Run the specs that cover some entries. Return the CPU-seconds, and the numbers and times of cases."""
     ids = list(dict.fromkeys(spec for specs in entries.values() for spec in specs))
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.jsonl"
@@ -79,13 +80,13 @@ def ours(entries: dict[str, list[str]], derive: str) -> dict[str, Any]:
 
 
 def theirs(entries: Sequence[str]) -> dict[str, Any]:
-    """Return what PyTorch's suites take for some entries, and what that is made of."""
+    """Run PyTorch's suites for some entries. Return the CPU-seconds, and the numbers and times of tests."""
     seconds, output = _timed([__file__, "--entries", *entries])
     return {"cpu_seconds": round(seconds, 1), **json.loads(output.splitlines()[-1])}
 
 
 def _timed(command: Sequence[object]) -> tuple[float, str]:
-    """Run Python. Return the CPU-seconds of that process and of all that it started, and its output."""
+    """Run Python. Return the CPU-seconds of the process and its children, and its output."""
     before = _cpu_seconds()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, *map(str, command)], env=environment, stdout=subprocess.PIPE, text=True)
@@ -192,26 +193,26 @@ def suites(names: Sequence[str]) -> Iterator[type[unittest.TestCase]]:
 
 
 class Timed(unittest.TestResult):
-    """Results, with the CPU-seconds that each of the tests took over all entries."""
+    """A test result that adds up the CPU-seconds of each test of `TESTS` over all entries."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seconds: dict[str, float] = defaultdict(float)
 
     def startTest(self, test: unittest.TestCase) -> None:
-        """Begin to count."""
+        """Start the clock."""
         super().startTest(test)
         self._since = time.process_time()
 
     def stopTest(self, test: unittest.TestCase) -> None:
-        """Add what the test took to those of its name."""
+        """Add the CPU-seconds of the test to those of its name."""
         name = next(name for name in TESTS if test._testMethodName.startswith(f"{name}_"))
         self.seconds[name] += time.process_time() - self._since
         super().stopTest(test)
 
 
 def run_suites(entries: Sequence[str]) -> dict[str, Any]:
-    """Run PyTorch's suites over some entries in this process."""
+    """Run PyTorch's suites over some entries in this process. Return the numbers and times of tests."""
     result = Timed()
     for suite in suites(entries):
         unittest.defaultTestLoader.loadTestsFromTestCase(suite).run(result)

@@ -1,18 +1,18 @@
-"""Holds `opcheck.gradcheck` and `gradgradcheck` against torch's functions, over the samples of PyTorch's own database.
+"""Compares `opcheck.gradcheck` and `gradgradcheck` with torch's functions on the samples of op_db, PyTorch's database.
 
     python tools/compare_gradcheck.py                          float64, first order, one sample of each operator
     python tools/compare_gradcheck.py --order 2 --samples 3    second order, three samples of each
     python tools/compare_gradcheck.py --dtype complex128 --only linalg
     python tools/compare_gradcheck.py --all                    both orders, both dtypes, all small samples: an hour
 
-Needs the package expecttest, with which PyTorch's own tests are written.
+Needs the package expecttest, which PyTorch's test utilities import.
 
-Prints each sample on which opcheck and torch's slow mode differ, the CPU time of opcheck beside those of torch's slow
-and fast modes, and how many samples take longer than slow mode. Samples are small: at most `--elements` numbers go in,
-and as many come out.
+Prints each sample on which opcheck and torch's slow mode differ, the CPU times of opcheck and of torch's slow and fast
+modes, and the number of samples for which opcheck takes longer than slow mode. Only small samples are used: their
+inputs and their outputs have at most `--elements` elements each.
 
 Differences in which torch is known to be wrong are listed in known_differences.toml, with reasons. The exit status is 1
-if a sample differs in another way. With --all it is 1 as well if an entry of the list no longer applies.
+if there is any other difference and, with --all, if an entry of the list no longer applies.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ORDERS = (1, 2)
 
 @dataclass(frozen=True)
 class Question:
-    """One call of gradcheck or gradgradcheck, as PyTorch's own tests make it."""
+    """The arguments of one call of gradcheck or gradgradcheck, as in PyTorch's own tests."""
 
     name: str
     function: Callable[..., Any]
@@ -54,7 +54,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Difference:
-    """A sample on which opcheck and torch's slow mode differ, or an entry of the list of known ones."""
+    """A sample on which opcheck and torch's slow mode differ, or an entry of the list of known differences."""
 
     operator: str
     order: int
@@ -69,13 +69,13 @@ class Difference:
         return f"{which}, order {self.order}, {self.dtype}: opcheck {self.opcheck}, torch {self.torch}"
 
     def covers(self, other: Difference) -> bool:
-        """Tell whether an entry of the list is about a sample."""
+        """Return whether this entry of the list applies to the difference of a sample."""
         kinds = [(one.operator, one.order, one.dtype, one.opcheck, one.torch) for one in (self, other)]
         return kinds[0] == kinds[1]
 
 
 def known_differences(path: Path = KNOWN) -> list[Difference]:
-    """Return the entries of the list, one for each order and dtype that an entry names."""
+    """Return the list, with a difference for each order and dtype of an entry."""
     entries = tomli.loads(path.read_text(encoding="utf-8"))["difference"]
     for entry in entries:
         if not entry["reason"].strip():
@@ -89,7 +89,10 @@ def known_differences(path: Path = KNOWN) -> list[Difference]:
 def questions(
     operators: Iterable[Any], dtype: torch.dtype, order: int, samples: int | None, most: int
 ) -> Iterator[Question]:
-    """Yield the calls for the first samples of each operator (None: for all) that are small and work."""
+    """Yield the calls for the small samples of each operator that the operator accepts.
+
+    samples: how many samples of each operator to try, from the first; None: all. most: see `is_small`.
+    """
     for op in operators:
         if not op.supports_autograd or dtype not in op.supported_backward_dtypes("cpu"):
             continue
@@ -103,7 +106,7 @@ def questions(
 
 
 def question(name: str, op: Any, sample: Any, order: int) -> Question:
-    """Return the call for a sample: a function of all its tensors."""
+    """Return the call for a sample, with a function of all of its tensors, including those in lists."""
     leaves, structure = tree_flatten(((sample.input, *sample.args), sample.kwargs))
     places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
@@ -126,17 +129,17 @@ def question(name: str, op: Any, sample: Any, order: int) -> Question:
 
 
 def is_small(asked: Question, most: int) -> bool:
-    """Tell whether few numbers go in and come out, and the operator takes the sample."""
+    """Return whether the operator accepts the inputs, and inputs that require grad and outputs have few elements."""
     differentiated = sum(tensor.numel() for tensor in asked.inputs if tensor.requires_grad)
     try:
         outputs = [leaf for leaf in tree_leaves(asked.function(*asked.inputs)) if isinstance(leaf, Tensor)]
-    except Exception:  # samples of errors, and of other builds of torch
+    except Exception:  # the sample is for an error, or for another build of torch
         return False
     return 0 < differentiated <= most and sum(output.numel() for output in outputs) <= most
 
 
 def answer(way: str, order: int, asked: Question) -> tuple[str, float]:
-    """Return the verdict of one of `WAYS`, and the CPU time that it took, in seconds."""
+    """Return the verdict of one of `WAYS`, and its CPU time in seconds."""
     name = "gradcheck" if order == 1 else "gradgradcheck"
     function = getattr(opcheck if way == "opcheck" else torch.autograd, name)
     more = {"fast_mode": True} if way == "fast" else {}
@@ -150,19 +153,19 @@ def answer(way: str, order: int, asked: Question) -> tuple[str, float]:
 
 
 def is_slower(order: int, asked: Question) -> bool:
-    """Tell whether opcheck takes longer than slow mode, by a tenth and a tenth of a millisecond: the best of three."""
+    """Return whether opcheck takes longer than slow mode, by 10 % and 0.1 ms, in the best of three calls each."""
     best = {way: min(answer(way, order, asked)[1] for _ in range(3)) for way in ("opcheck", "slow")}
     return best["opcheck"] > 1.1 * best["slow"] + 1e-4
 
 
 def compare(asked: Iterable[Question], order: int, dtype: str) -> tuple[int, list[Difference], Counter[str]]:
-    """Return the number of samples, those on which opcheck and slow mode differ, and CPU times in seconds.
+    """Return the number of samples, the differences of opcheck and slow mode, and CPU times in seconds.
 
-    "slower" counts the samples that take longer than slow mode.
+    The entry "slower" of the times is the number of samples for which opcheck takes longer than slow mode.
     """
     count, different, seconds = 0, [], Counter[str]()
     for one in asked:
-        if not count:  # the first calls import parts of torch
+        if not count:  # warm up: the first calls import parts of torch
             for way in WAYS:
                 answer(way, order, one)
         answers = {way: answer(way, order, one) for way in WAYS}
@@ -178,7 +181,10 @@ def compare(asked: Iterable[Question], order: int, dtype: str) -> tuple[int, lis
 
 
 def unexpected(found: Sequence[Difference], known: Sequence[Difference], is_whole: bool) -> list[str]:
-    """Return a line for each difference that is not listed and, if all samples were asked about, each that has gone."""
+    """Return a line for each difference that is not listed and, if `is_whole`, each listed one that was not found.
+
+    is_whole: whether all samples were compared.
+    """
     lines = [f"not listed: {one}" for one in found if not any(entry.covers(one) for entry in known)]
     gone = [entry for entry in known if not any(entry.covers(one) for one in found)] if is_whole else []
     return lines + [f"listed, but there is none: {entry}" for entry in gone]

@@ -1,7 +1,7 @@
-"""What pyproject.toml declares, as lines for pip: `python tools/declared.py [--lowest] [--without NAME] [EXTRA ...]`.
+"""Prints the requirements in pyproject.toml for pip: `tools/declared.py [--lowest] [--without NAME] [EXTRA ...]`.
 
-The dependencies and those of the extras named, as far as they are for the interpreter that runs this. `--lowest` gives
-each in the lowest version that its range allows, as `name==version`: what `make floors` tests.
+These are the dependencies, and those of the given extras, whose markers match this interpreter. With `--lowest`, each
+is pinned to the lowest version that its range allows, as `name==version`. `make floors` tests these versions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ PYPROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
 
 def declared(project: dict[str, Any], extras: Sequence[str] = ()) -> Iterator[Requirement]:
-    """Yield the dependencies of a project and of some of its extras. Raises ValueError for an unknown extra."""
+    """Yield the dependencies of a project and of some of its extras whose markers match this interpreter.
+
+    An extra that names extras of the project itself is expanded. Raises ValueError for an unknown extra.
+    """
     optional = project.get("optional-dependencies", {})
     for extra in extras:
         if extra not in optional:
@@ -37,7 +40,7 @@ def declared(project: dict[str, Any], extras: Sequence[str] = ()) -> Iterator[Re
 
 
 def lowest(requirement: Requirement) -> Requirement:
-    """Return the lowest version that a range allows, as a requirement. Raises ValueError where there is none."""
+    """Return a requirement for the lowest version of a range. Raises ValueError if the range has no lower bound."""
     bounds = [Version(part.version) for part in requirement.specifier if part.operator in (">=", "~=", "==")]
     if not bounds:
         raise ValueError(f'"{requirement}" declares no lowest version; expected {requirement.name}>=VERSION')

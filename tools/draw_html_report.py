@@ -1,7 +1,7 @@
-"""Draws the pictures of the HTML report in docs: what Chromium shows of a real run over two devices, one with faults.
+"""Takes the screenshots of the HTML report in docs: a run on two devices, one of them with faults, in Chromium.
 
-`python tools/draw_html_report.py [REPORT] [--output docs]`. Without a report, one is made: shipped operators on the CPU
-and on the device of examples/backend. Needs playwright and Chromium. The font is Inter, where it is installed.
+`python tools/draw_html_report.py [REPORT] [--output docs]`. Without a report, it runs shipped operators on the CPU and
+on the device of examples/backend. Needs playwright and Chromium. The font is Inter if it is installed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PICTURES = {  # name: fragment, color scheme, size
     "html-report-phone": (CASE, "light", (390, 844)),
 }
 MOST = 200_000
-"""The most bytes of a picture."""
+"""The maximum size of a picture, in bytes."""
 
 
 def chromium() -> str:
@@ -48,7 +48,10 @@ def chromium() -> str:
 
 
 def report_of_two_devices(folder: Path) -> Path:
-    """Run shipped operators in a copy of examples/backend, with faults. Raises RuntimeError unless some are found."""
+    """Run shipped operators in a copy of examples/backend, with faults. Return the path of the report.
+
+    Raises RuntimeError unless the run finds a fault.
+    """
     shutil.copytree(ROOT / "examples" / "backend", folder, dirs_exist_ok=True)
     program = str(Path(sys.executable).parent / "opcheck")
     command = [
@@ -71,7 +74,7 @@ def report_of_two_devices(folder: Path) -> Path:
 
 
 def draw(page: Path, output: Path) -> None:
-    """Take the pictures of a page. Raises ValueError if one is too large."""
+    """Take the screenshots of a page. Raises ValueError if a picture is too large."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         for name, (fragment, scheme, (width, height)) in PICTURES.items():

@@ -1,6 +1,6 @@
-"""Draws docs/run.svg: what `opcheck run` prints in a terminal for the example of README.md. `--output` draws elsewhere.
+"""Draws docs/run.svg, or `--output`: the terminal after `opcheck run` with the example of README.md.
 
-The run is real. Only its times are replaced by fixed ones, so that the picture changes when the output does.
+The run is real. Only its times are replaced by fixed ones, so that the picture changes only if the output does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 
 
 def write_example(folder: Path, readme: Path = ROOT / "README.md") -> None:
-    """Write the files that README.md shows into a folder."""
+    """Write the files in the code blocks of README.md to a folder."""
     for text, name in NAMED.findall(readme.read_text(encoding="utf-8")):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def write_example(folder: Path, readme: Path = ROOT / "README.md") -> None:
 
 
 def run(folder: Path) -> str:
-    """Run the example and return what a terminal receives. Raises RuntimeError unless a case fails, as it should."""
+    """Run the example, and return its output to a terminal. Raises RuntimeError unless a case fails, as it should."""
     terminal = {"COLORTERM": "truecolor", "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
     hidden = {"NO_COLOR", "CI", "BUILD_NUMBER", "PYTEST_ADDOPTS"}
     environment = {name: value for name, value in os.environ.items() if name not in hidden} | terminal
@@ -55,7 +55,7 @@ def run(folder: Path) -> str:
         )
         os.close(theirs)
         received = bytearray()
-        with suppress(OSError):  # how Linux reports that nobody has the terminal open any more
+        with suppress(OSError):  # Linux: EIO, once no process has the terminal open
             while part := reader.read(4096):
                 received += part
     output = received.decode().replace("\r\n", "\n")
@@ -65,7 +65,7 @@ def run(folder: Path) -> str:
 
 
 def screen(output: str) -> str:
-    """Return what is left on the screen: lines that were erased are gone, and times are fixed."""
+    """Return the final screen: without lines that were erased, and with fixed times."""
     left = "\n".join(line.rsplit(ERASE_LINE, 1)[-1] for line in CURSOR.sub("", output).split("\n"))
     for pattern, fixed in TIMES:
         left = pattern.sub(fixed, left)

@@ -1,6 +1,6 @@
-"""The page docs/findings.md: the faults of torch in findings/, beside the specs that expect them.
+"""Generates the page docs/findings.md: the faults of torch in findings/, with the specs that expect them.
 
-`python tools/findings.py` tries all with the installed torch; `opcheck report finding ID` prints one to file.
+`python tools/findings.py` tries all of them with the installed torch; `opcheck report finding ID` prints an issue.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from opcheck.report.findings import KINDS, Finding, as_markdown, findings, folde
 
 @cache
 def others() -> dict[str, tuple[str, ...]]:
-    """Return the reasons of expectations that belong to no finding, by why that is so."""
+    """Return the reasons of expectations that no finding covers, by the name of their list in others.toml."""
     lists = tomli.loads((folder() / "others.toml").read_text(encoding="utf-8"))
     return {name: tuple(reasons) for name, reasons in lists.items()}
 
 
 @cache
 def expecting() -> dict[str, list[str]]:
-    """Return the ids of the shipped operators that expect to fail, by the reasons they give."""
+    """Return the ids of the shipped operators with expected failures, by the reason of the expectation."""
     from opcheck.planning import loading
     from opcheck.settings import Settings
     from opcheck.spec.load import BUILTIN
@@ -39,7 +39,7 @@ def expecting() -> dict[str, list[str]]:
 
 
 def is_known_in(finding: Finding, version: str) -> bool:
-    """Tell whether a version of torch is known to have the fault."""
+    """Return whether a version of torch is known to have the fault."""
     mended = finding.mended and Version(version) >= Version(finding.mended)
     return Version(version) >= Version(finding.since) and not mended
 
@@ -63,8 +63,8 @@ def _overview() -> str:
 
 
 def _changes() -> list[str]:
-    """Return a table for each version that has mended faults, or brought some."""
-    on_cpu = [finding for finding in findings() if not finding.device]  # on others, one version has been tried
+    """Return a table for each version that fixed or introduced faults."""
+    on_cpu = [finding for finding in findings() if not finding.device]  # on other devices, only one version was tried
     oldest = min((finding.since for finding in on_cpu), key=Version)
     versions = {version for one in on_cpu for version in (one.since, one.mended) if version not in ("", oldest)}
     parts = []
@@ -88,7 +88,7 @@ def _section(finding: Finding) -> str:
     lines = [
         f"### {finding.id}",
         f"**{as_markdown(finding.title)}.** {seen}" + (f" [Upstream]({finding.link})." if finding.link else ""),
-        # Not marked as Python: what the page shows is run by the test of the findings, each by itself.
+        # Not marked as Python, so that tests of the docs do not run it: the test of the findings runs each separately.
         f"```\n{finding.reproduction}\n```",
         f"Raises: `{finding.raises}`." if finding.raises else "The process ends." if finding.crashes else "",
         f"Right: {as_markdown(finding.right)}",

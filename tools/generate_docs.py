@@ -1,4 +1,4 @@
-"""Writes the reference tables of docs/ from the models and registries. `--check` only tells whether they are stale."""
+"""Writes the reference tables of docs/ from the models and registries. `--check` only checks if they are stale."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 def fields(model: type[BaseModel]) -> str:
-    """A table of the keys of a model: name, type, default, meaning."""
+    """Return a table of the keys of a model: name, type, default, meaning."""
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
     for name, field in model.model_fields.items():
         cells = (f"`{name}`", _type(field.annotation), _default(field), _cell(field.description or ""))
@@ -89,7 +89,7 @@ def _is_metadata(part: Any) -> bool:
 
 
 def checks() -> str:
-    """A table of the checks: name, what a pass says, the claims it needs, what blocks it, torch's parameter."""
+    """Return a table of the checks: name, claim, `supports` it needs, blocking checks, torch's parameter, dtypes."""
     titles = ("check", "what a pass says", "`supports` it needs", "blocked by", "torch's parameter", "dtypes")
     rows = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for kind in CHECKS:
@@ -101,13 +101,13 @@ def checks() -> str:
 
 
 def groups() -> str:
-    """A table of the groups of dtypes."""
+    """Return a table of the groups of dtypes."""
     rows = ["| group | dtypes |", "|---|---|"]
     return "\n".join(rows + [f"| `{name}` | {', '.join(members)} |" for name, members in dtypes.GROUPS.items()])
 
 
 def template_table() -> str:
-    """A table of the shipped templates and their parameters."""
+    """Return a table of the shipped templates and their parameters."""
     rows = ["| template | what for | parameters |", "|---|---|---|"]
     for name in templates.builtin_names():
         template = templates.builtin(name)
@@ -117,7 +117,7 @@ def template_table() -> str:
 
 
 def described(functions: Mapping[str, Callable[..., object]]) -> str:
-    """A table of functions, from their docstrings."""
+    """Return a table of functions, with the first paragraphs of their docstrings."""
     rows = ["| name | meaning |", "|---|---|"]
     for name, function in functions.items():
         summary = (function.__doc__ or "").split("\n\n")[0]
@@ -126,7 +126,7 @@ def described(functions: Mapping[str, Callable[..., object]]) -> str:
 
 
 def literals() -> str:
-    """A table of the literals that TOML lacks."""
+    """Return a table of the literals that TOML lacks, from docstrings of the form "meaning: TOML"."""
     rows = ["| table | meaning |", "|---|---|"]
     models = (
         values.NoneValue, values.ComplexValue, values.DtypeValue, values.SliceValue, values.EllipsisValue,
@@ -176,7 +176,7 @@ MARK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def regenerated(text: str) -> str:
-    """A document with its tables made anew."""
+    """Return a document with its tables generated again."""
     return MARK.sub(lambda found: f"{found[1]}{SECTIONS[found[2]]()}\n{found[3]}", text)
 
 

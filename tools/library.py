@@ -1,4 +1,4 @@
-"""The tables of docs/library.md: the families of the shipped specs, and what each of their operators claims."""
+"""Generates the tables of docs/library.md: the families of the shipped specs, and the claims of their operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def families() -> dict[str, list[Operator]]:
 
 
 def overview() -> str:
-    """A table of the families: what they are about, how many operators and samples they have."""
+    """Return a table of the families: what they are about, and the numbers of operators and samples."""
     rows = [
         (f"[{family}](../specs/{family}.toml)", about(own[0].document.text), len(own), _samples(own))
         for family, own in families().items()
@@ -37,13 +37,13 @@ def overview() -> str:
 
 
 def operators() -> str:
-    """A table of the operators and what they claim."""
+    """Return a table of the operators and their claims."""
     titles = ("operator", "family", "dtypes", "other ways to call it", "disclaimed", "samples", "known failures")
     return _table(titles, [_row(family, operator) for family, own in families().items() for operator in own])
 
 
 def about(text: str) -> str:
-    """Return the first sentence of the comment that a spec file begins with."""
+    """Return the first sentence of the comment at the beginning of a spec file."""
     lines = []
     for line in text.splitlines():
         if not line.removeprefix("#").strip() or not line.startswith("#"):
@@ -63,7 +63,7 @@ def _row(family: str, operator: Operator) -> tuple[object, ...]:
     disclaimed = [
         f"`{name}`" + (" in part" if claim else "")
         for name, claim in spec.supports
-        if claim is not True and name != "out"  # of which by default the signature decides
+        if claim is not True and name != "out"  # its default depends on the signature of the operator
     ]
     failures = len(spec.expect) or ""
     return f"`{operator.id}`", family, dtypes, ", ".join(ways), ", ".join(disclaimed), len(operator.samples), failures
@@ -74,7 +74,7 @@ def _way(kind: str) -> str:
 
 
 def _dtypes(groups: Iterable[str]) -> str:
-    """Return groups of dtypes in words: those of `["all", "-bool", "-half"]` are "all but bool, half"."""
+    """Return groups of dtypes in words: "all but bool, half" for `["all", "-bool", "-half"]`."""
     has = [name for name in groups if not name.startswith("-")]
     lacks = [name.removeprefix("-") for name in groups if name.startswith("-")]
     return ", ".join(has) + (f" but {', '.join(lacks)}" if lacks else "")

@@ -1,16 +1,16 @@
-"""Changes opcheck's own code, one small change at a time, and says which changes no test notices.
+"""Mutation testing of opcheck's own code: makes one small change at a time, and prints those that no test detects.
 
     python tools/mutate.py opcheck/derivatives/jacobians.py
     python tools/mutate.py opcheck/checks/*.py --sample 10 --seed 1 --minutes 20
 
-A changed module (a mutant) lives in a copy of the package; the working tree stays as it is. Its tests run in a fork of
-a process that has imported torch already: first those that are named after the module, then those of its folder.
-Whatever ends them is a kill: a failing test, a crash, more than the time allowed. What was found is kept in
-`.mutants.jsonl`, so that a run can be broken off and goes on where it was. Mutants that no test can kill, since they
-do the same, are listed with a reason in `tools/equivalent_mutants.toml`.
+Each changed module (a mutant) is written to a copy of the package; the working tree is not modified. The tests run in
+a fork of a process that has imported torch already: first the tests named after the module, then those of its folder.
+A failing test, a crash or a time-out kills the mutant. Results are kept in `.mutants.jsonl`, so an interrupted run can
+be continued. Mutants that no test can kill, since they behave like the original, are listed with reasons in
+`tools/equivalent_mutants.toml`.
 
-The mutants are those that matter where something is to be found wrong: a bound loosened, an operand of `and` left out,
-an element of a tuple, a keyword, a copy or a condition.
+The mutants are chosen for code that detects errors: a changed comparison, operator or number, or a missing operand of
+`and`, element of a tuple, keyword, call of a method such as `clone()`, condition or statement.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Mutant:
     module: str
     line: int
     start: int
-    """Bytes of the source from `start` to `end` are `old`, and become `new`."""
+    """The bytes of the source from `start` to `end` are `old`. `new` replaces them."""
     end: int
     old: str
     new: str
@@ -66,11 +66,11 @@ class Mutant:
         return f"{self.module}:{self.line}: {' '.join(self.old.split())}  ->  {' '.join(self.new.split())}"
 
     def of(self, source: bytes) -> bytes:
-        """Return the module with the change."""
+        """Return the source of the module with the change."""
         return source[: self.start] + self.new.encode() + source[self.end :]
 
 
-# what is changed
+# creating mutants
 
 
 def mutants(module: str, source: bytes) -> list[Mutant]:
@@ -104,7 +104,7 @@ def _changes(tree: ast.AST) -> Iterator[tuple[Any, Any]]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield nodes, but none of annotations, decorators, messages and what is for type checkers alone."""
+    """Yield the nodes that may be changed: no annotations, decorators, bases, imports, f-strings, or typing helpers."""
     yield node
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "bases"):
@@ -119,12 +119,12 @@ def _says_nothing(node: ast.AST) -> bool:
 
 
 def _is_literal(node: ast.AST) -> bool:
-    """Tell whether a node is a `Literal[...]`, which is read by type checkers."""
+    """Return whether a node is a `Literal[...]`, which only type checkers use."""
     return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "Literal"
 
 
 def _is_strict(node: ast.AST) -> bool:
-    """Tell whether a node is the keyword of zip() that asserts what holds anyway."""
+    """Return whether a node is the keyword `strict` of zip(), an assertion that always holds."""
     return isinstance(node, ast.keyword) and node.arg == "strict"
 
 
@@ -184,7 +184,7 @@ def _with(node: ast.expr, **changes: Any) -> ast.expr:
     return changed
 
 
-# what notices
+# running tests
 
 
 BESIDES = {
@@ -203,30 +203,33 @@ BESIDES = {
     "unsupported": ("disclaimed_in_part", "too_large"),
     "vmap": ("values",),
 }
-"""Tests that are about a module without being named after it."""
+"""Further tests of a module that are not named after it, by module."""
 
 
 def stages(module: str, *, near: bool = False) -> list[list[str]]:
-    """Return the tests of a module, the nearest ones first: those of its name, and those of its folder."""
+    """Return the tests of a module in stages: those named after it, then those of its folder.
+
+    near: only those named after it, if there are any.
+    """
     folder, name = ROOT / "tests" / Path(module).parent.relative_to("opcheck"), Path(module).stem
-    while not folder.exists():  # checks are tested in one folder
+    while not folder.exists():  # modules in a subfolder may be tested in the folder above
         folder = folder.parent
     paths = [path for stem in (name, *BESIDES.get(name, ())) for path in sorted(folder.glob(f"test_{stem}.py"))]
     own = [str(path.relative_to(ROOT)) for path in paths]
-    # The second opinion is torch's code, and takes most of the time.
+    # Tests with the engine "torch" check torch's own functions, and would take most of the time.
     rest = [str(folder.relative_to(ROOT)), "-k", "not -torch"]
     return [own] if own and near else [own, rest] if own else [rest]
 
 
 class Copy:
-    """A copy of the package, in which one module at a time is changed."""
+    """A copy of the package, in which one module at a time is mutated."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="mutants-"))
         shutil.copytree(ROOT / "opcheck", self.folder / "opcheck", ignore=shutil.ignore_patterns("__pycache__"))
 
     def fails(self, tests: list[str], seconds: float) -> bool:
-        """Run tests against the copy. What takes longer than the seconds given has failed, too."""
+        """Run tests against the copy in a fork. Return whether one fails, or they exceed the time limit."""
         child = os.fork()
         if not child:
             os.setsid()
@@ -242,10 +245,10 @@ class Copy:
         return True
 
     def _run(self, tests: list[str]) -> None:
-        """Run pytest in this process, and end it with pytest's exit code."""
+        """Run pytest in this process, and exit with its exit code."""
         code = 1
         try:
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes ignore SIGINT
             null = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(null, stream)
@@ -259,7 +262,7 @@ class Copy:
             os._exit(code)
 
     def survives(self, mutant: Mutant, source: bytes, tests: list[list[str]], seconds: float) -> bool:
-        """Tell whether no test notices a change."""
+        """Return whether all tests pass with a mutant. Restore the module afterwards."""
         path = self.folder / mutant.module
         path.write_bytes(mutant.of(source))
         try:
@@ -272,11 +275,11 @@ class Copy:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-# what is known
+# stored results
 
 
 def key(mutant: Mutant, source: bytes) -> str:
-    """Return a name for a mutant of a module as it is now."""
+    """Return a hash of a mutant and the source of its module, so that a result is void once the module changes."""
     return hashlib.sha1(source + repr(mutant).encode()).hexdigest()
 
 
@@ -286,13 +289,13 @@ def known() -> dict[str, dict[str, Any]]:
 
 
 def equivalent() -> set[tuple[str, str, str]]:
-    """Return module, old and new text of the mutants that do the same as what they are made of."""
+    """Return module, old and new text of the mutants that are known to behave like the original."""
     entries = tomli.loads(EQUIVALENT.read_text())["equivalent"] if EQUIVALENT.exists() else []
     return {(entry["module"], entry["old"], entry["new"]) for entry in entries}
 
 
 def chosen(modules: Iterable[str], sample: int, seed: int) -> Iterator[tuple[Mutant, bytes]]:
-    """Yield mutants of modules, at most `sample` of each (0: all)."""
+    """Yield the mutants of modules with the source, at most `sample` for each module (0: all)."""
     harmless = equivalent()
     for module in modules:
         source = (ROOT / module).read_bytes()
@@ -304,7 +307,7 @@ def chosen(modules: Iterable[str], sample: int, seed: int) -> Iterator[tuple[Mut
 def run(
     modules: list[str], sample: int, seed: int, *, minutes: float, seconds: float, near: bool, again: bool = False
 ) -> int:  # fmt: skip
-    """Run the mutants of some modules, and print those that survive. Return how many do."""
+    """Test the mutants of modules. Print those that survive, and return their number."""
     remembered, end, copied, sound = known(), time.monotonic() + 60 * minutes, Copy(), set()
     tried, survivors, left = 0, 0, 0
     try:
@@ -312,7 +315,7 @@ def run(
             for mutant, source in chosen(modules, sample, seed):
                 record = remembered.get(key(mutant, source))
                 if record and record["survived"] and (again or record["near"] > near):
-                    record = None  # there are new tests, or more of them are asked
+                    record = None  # test it again: there may be new tests, or more tests are to be run
                 if record is None and time.monotonic() > end:
                     left += 1
                     continue
@@ -352,7 +355,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     os.environ["OMP_NUM_THREADS"] = "1"
     sys.dont_write_bytecode = True
-    import torch  # once, for all forks
+    import torch  # once: the forks inherit it
 
     torch.set_num_threads(1)
     bounds = {"minutes": options.minutes, "seconds": options.timeout}

@@ -1,10 +1,10 @@
-"""What the shipped library covers of PyTorch's own operator database, op_db: `python tools/opdb_parity.py [--json]`.
+"""Compares the shipped library with op_db, PyTorch's own operator database: `python tools/opdb_parity.py [--json]`.
 
-An entry is covered by a spec of its name, and one that differs from another by a keyword, only by a sample with that
-keyword. Claims are then compared, aspect by aspect: what op_db says of the CPU, and what the specs that cover it say.
-Then the autograd formulas that samples reach, at first and second order, out of all in libtorch; by `--op-db-formulas`
-those of op_db's samples, too. `--conditions` takes minutes more: the conditions of `opcheck mutate` that a sample of
-op_db meets, and none of ours, written or derived.
+An entry of op_db is covered by a spec of the same name. An entry for a variant, such as one value of a keyword, is only
+covered by a spec with such a sample. For covered entries, the claims of op_db on the CPU and of the specs are compared
+aspect by aspect. Then the autograd formulas that the samples reach, at first and second order, are counted, out of all
+formulas in libtorch; with `--op-db-formulas`, those that op_db's samples reach, too. `--conditions` (minutes) lists the
+conditions of `opcheck mutate` that a sample of op_db meets, but none of our written or derived samples.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from opcheck.spec.library import Operator
 SPECS = Path(__file__).resolve().parent.parent / "specs"
 
 SECONDS = 60.0
-"""How long an operator, or an entry, may take."""
+"""The time limit of an operator, or of an entry, in seconds."""
 
 MOST = 200
-"""The most samples of an entry of op_db that are called."""
+"""The maximum number of samples of an entry that are called."""
 
 KNOWN = frozenset(expand(["all"]))
-"""The dtypes that claims are compared in: op_db also lists complex32 and those of eight bits."""
+"""The dtypes whose claims are compared. op_db also lists complex32 and eight-bit floats."""
 
 NAMES = {
     "T": "torch.Tensor.T",
@@ -70,7 +70,7 @@ NAMES = {
     "slice": "torch.ops.aten.slice.Tensor",
     "torch.ops.aten._safe_softmax.default": "torch.ops.aten._safe_softmax.default",
 }
-"""What an entry is called, where that is neither `torch.NAME` nor `torch.Tensor.NAME`."""
+"""The operator of an entry, if it is neither `torch.NAME` nor `torch.Tensor.NAME`."""
 
 SECOND_IS_A_TENSOR = r"^\{ args = \[\{[^}]*\}, \{ (shape|values)"
 SAMPLES = {
@@ -133,7 +133,7 @@ SAMPLES = {
     **{f"polygamma.polygamma_n_{n}": rf"args = \[{n},|\}}, {n}\]" for n in range(5)},
     **{f"scatter_reduce.{how}": f'"{how}"' for how in ("amax", "amin", "mean", "prod", "sum")},
 }
-"""What a sample must say, as a regular expression, to be one of an entry that has a variant."""
+"""Regular expressions that the TOML of a sample must match to cover a variant, by entry."""
 
 ANY_SAMPLE = frozenset({
     "addmm.decomposed",  # the same function, written as mm and add
@@ -143,11 +143,11 @@ ANY_SAMPLE = frozenset({
     "nn.functional.max_unpool3d.grad",
     "special.polygamma.special_polygamma_n_0",
 })  # fmt: skip
-"""Entries with a variant that is none of the operator, but of the samples that op_db draws."""
+"""Entries of variants that any sample of the spec covers: only op_db's samples or its implementation differ."""
 
 
 class Comparison(NamedTuple):
-    """One aspect of one entry: what op_db claims and what the specs do."""
+    """One aspect of one entry: the claims of op_db and those of the specs."""
 
     entry: str
     aspect: str
@@ -157,7 +157,7 @@ class Comparison(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether the specs claim less than op_db, the same or more."""
+        """`weaker`, `equal` or `stronger`: the claims of the specs compared with those of op_db."""
         if self.theirs - self.ours:
             return "weaker"
         return "stronger" if self.ours - self.theirs else "equal"
@@ -165,7 +165,7 @@ class Comparison(NamedTuple):
 
 def differentiable() -> list[Any]:
     """Return the entries of op_db that have a backward pass on the CPU."""
-    if "expecttest" not in sys.modules and find_spec("expecttest") is None:  # torch needs it for tests
+    if "expecttest" not in sys.modules and find_spec("expecttest") is None:  # imported by torch's test utilities
         stub = ModuleType("expecttest")
         stub.TestCase = unittest.TestCase  # type: ignore[attr-defined]
         sys.modules["expecttest"] = stub
@@ -175,7 +175,10 @@ def differentiable() -> list[Any]:
 
 
 def tested(entry: Any, test: str) -> bool:
-    """Return whether PyTorch's gradient suites run a test of an entry, and expect it to pass: no claim otherwise."""
+    """Return whether PyTorch's gradient suites run a test of an entry and expect it to pass.
+
+    A claim of op_db whose test is skipped or expected to fail does not count.
+    """
     for one in entry.decorators:
         if getattr(one, "cls_name", None) not in ("TestBwdGradients", "TestFwdGradients"):
             continue
@@ -187,7 +190,7 @@ def tested(entry: Any, test: str) -> bool:
 
 
 def covering(entry: Any, named: dict[str, list[Operator]]) -> list[Operator]:
-    """Return the specs that cover an entry. Raises KeyError for a variant that the tables here do not know."""
+    """Return the specs that cover an entry. Raises KeyError for a variant that the tables of this module lack."""
     own = NAMES.get(entry.name)
     names = [own] if own else [f"torch.{entry.name}", f"torch.Tensor.{entry.name}"]
     specs = list(dict.fromkeys(operator for name in names for operator in named.get(name, ())))
@@ -198,7 +201,7 @@ def covering(entry: Any, named: dict[str, list[Operator]]) -> list[Operator]:
 
 
 def compare(entry: Any, specs: Sequence[Operator]) -> Iterator[Comparison]:
-    """Yield what op_db and the specs that cover an entry claim about it."""
+    """Yield, for each aspect, the claims of op_db and of the specs that cover an entry."""
 
     def named(dtypes: Iterable[torch.dtype]) -> frozenset[str]:
         return frozenset(str(dtype).removeprefix("torch.") for dtype in dtypes) & KNOWN
@@ -255,7 +258,7 @@ def compare(entry: Any, specs: Sequence[Operator]) -> Iterator[Comparison]:
 
 @dataclass(frozen=True)
 class Conditions:
-    """The conditions of one operator."""
+    """The conditions of one operator that our samples and those of op_db meet."""
 
     name: str
     ours: frozenset[str]
@@ -263,12 +266,12 @@ class Conditions:
 
     @property
     def missing(self) -> list[str]:
-        """Those that only op_db meets."""
+        """The conditions that only samples of op_db meet."""
         return sorted(self.theirs - self.ours)
 
 
 def both(operators: Iterable[Operator]) -> dict[str, tuple[list[Operator], list[Any]]]:
-    """Return the operators that both have, by name, with the specs and the entries of each."""
+    """Return the operators that specs and op_db have in common: the specs and the entries of each, by name."""
     named, pairs = by_path(operators), dict[str, tuple[list[Operator], list[Any]]]()
     for entry in differentiable():
         specs = covering(entry, named)
@@ -300,7 +303,7 @@ def met(listed: Sequence[Condition], theirs: Iterator[Call]) -> set[str]:
 
 
 def calls(entry: Any, signature: Keywords) -> Iterator[Call]:
-    """Yield the calls of an entry whose outputs have a backward pass, in float64."""
+    """Yield the float64 calls of an entry that the operator accepts, and whose outputs require grad."""
     if torch.float64 not in entry.supported_backward_dtypes("cpu"):
         return
     for number, sample in enumerate(entry.sample_inputs("cpu", torch.float64, requires_grad=True)):
@@ -321,7 +324,7 @@ def _plain(result: Any) -> Any:
 
 
 def universe() -> set[str]:
-    """Return all autograd formulas, by the names of classes in libtorch: torch lists them nowhere else."""
+    """Return the names of all autograd formulas, from class names in libtorch_cpu.so: torch has no other list."""
     found = find_spec("torch")
     assert found is not None
     assert found.origin is not None
@@ -332,7 +335,7 @@ def universe() -> set[str]:
 
 
 def formulas_of(entry: Any) -> set[str]:
-    """Return the formulas that the samples of an entry reach, in place too."""
+    """Return the formulas that the samples of an entry reach, by the function and its in-place variant."""
     names = set[str]()
     warnings.simplefilter("ignore")
     for dtype in {torch.float64, torch.complex128} & entry.supported_backward_dtypes("cpu"):
@@ -354,7 +357,7 @@ def _called(way: Any, entry: Any, args: Sequence[Any], kwargs: dict[str, Any]) -
 
 
 def parity(specs: str | Path = SPECS, *, op_db_formulas: bool = False) -> dict[str, Any]:
-    """Return what `--json` prints."""
+    """Return the data that `--json` prints, except for the conditions."""
     operators, entries = list(opcheck.load(Path(specs).resolve())), differentiable()
     named = by_path(operators)
     covered = {entry.full_name: (entry, by) for entry in entries if (by := covering(entry, named))}
@@ -375,7 +378,7 @@ def parity(specs: str | Path = SPECS, *, op_db_formulas: bool = False) -> dict[s
 
 
 def formulas(operators: Sequence[Operator], entries: Sequence[Any] | None) -> dict[str, Any]:
-    """Return how many formulas our samples, and those of entries, reach. Entries None: theirs are not counted."""
+    """Return how many formulas our samples and those of op_db reach. entries: those of op_db; None: not counted."""
     session = RunSession(Settings(), own_process=True)
     session.prepare(operators)
     processes, every = os.cpu_count() or 1, universe()
@@ -396,7 +399,7 @@ def formulas(operators: Sequence[Operator], entries: Sequence[Any] | None) -> di
 
 
 def behind(specs: str | Path, derive: str) -> dict[str, Any]:
-    """Return for which operators op_db meets conditions that we do not."""
+    """Return the operators for which samples of op_db meet conditions that our samples do not, with these."""
     session = RunSession(Settings(derive=derive), derive=derive, own_process=True)
     operators = list(opcheck.load(Path(specs).resolve()))
     session.prepare(operators)

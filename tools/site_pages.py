@@ -1,7 +1,7 @@
-"""A hook of MkDocs, named in mkdocs.yml: the documents at the root of the repository become pages of the site.
+"""A hook of MkDocs, named in mkdocs.yml: makes the documents at the root of the repository pages of the site.
 
-They are written for readers of the repository. Their links become links between pages. A link to what is no page, such
-as a folder of specs, becomes its text.
+Links in documents are relative to the repository. They become links between pages. A link to a file or folder that is
+no page, such as specs/, is replaced by its text.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
-"""The documents outside docs/, and what their pages are called."""
+"""The documents outside docs/, with the names of their pages."""
 
 CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages."""
+    """Add the pages in `PAGES` to the site."""
     from mkdocs.structure.files import File
 
     for name, page in PAGES.items():
@@ -40,13 +40,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn the links of a page into those of the site."""
+    """Replace the links of a page by links of the site."""
     sources = {page: name for name, page in PAGES.items()}
     return with_links(markdown, sources.get(page.file.src_uri, f"docs/{page.file.src_uri}"))
 
 
 def with_links(markdown: str, source: str) -> str:
-    """Return the text of a document of the repository, with the links that it has as a page. Code stays as it is."""
+    """Return the text of a document with the links of the site. Code blocks are not changed."""
     parts, end = [], 0
     for block in CODE.finditer(markdown):
         parts += [LINK.sub(lambda link: _linked(link, source), markdown[end : block.start()]), block[0]]
@@ -61,5 +61,5 @@ def _linked(link: re.Match[str], source: str) -> str:
     if page:
         return f"{image}[{text}]({page}{anchor})"
     if not (ROOT / target).exists():
-        return link[0]  # MkDocs reports it
+        return link[0]  # broken: MkDocs reports it
     return text if text.startswith("`") else f"`{text}`"

@@ -1,7 +1,7 @@
 """Runs `opcheck validate --resolve` on a spec for each operator in `torch.ops.aten`: `--sample N --seed S` for a few.
 
-Each spec is valid, or has a mistake with a place in the file. Anything else, such as a traceback, is printed, and the
-exit code is 1.
+Each spec must be valid, or be rejected with a mistake at a line and column. Anything else, such as a traceback, is
+printed, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MISTAKE = re.compile(r"^\S+\.toml:2:8: ", re.MULTILINE)
 
 
 def names_in_aten() -> list[str]:
-    """Return all names. `dir(torch.ops.aten)` has only those that were used before."""
+    """Return the names of all operators. `dir(torch.ops.aten)` has only those that were used before."""
     schemas = (schema.name.partition("::") for schema in torch._C._jit_get_all_schemas())
     return sorted({name for namespace, _, name in schemas if namespace == "aten"})
 
 
 def trouble(spec: Path) -> str:
-    """Return what `opcheck validate --resolve` does with a spec that it must not; an empty string if it does well."""
+    """Return the wrong behavior of `opcheck validate --resolve` for a spec; an empty string if it is correct."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
@@ -45,7 +45,7 @@ def trouble(spec: Path) -> str:
 
 
 def troubles(names: Iterable[str], folder: Path) -> dict[str, str]:
-    """Return the names with whose specs something is wrong, and what."""
+    """Validate a spec for each name. Return the wrong behavior by name, if any."""
     found = {}
     for name in names:
         spec = folder / f"{name}.toml"

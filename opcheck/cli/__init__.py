@@ -1,4 +1,4 @@
-"""The command `opcheck`. Each subcommand is the module of its name, imported when it is used."""
+"""The command `opcheck`. Each subcommand is a module of the same name in this package, imported when it is used."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line. Return 0: all claims held, 1: something failed, 2: the request or a spec was wrong."""
-    arguments = [*(sys.argv[1:] if argv is None else argv)]  # `list` may be the module of that command
+    """Run the command line. Return 0 if all claims hold, 1 if something fails, 2 if the request or a spec is wrong."""
+    # Not list(): that name may be the submodule opcheck.cli.list.
+    arguments = [*(sys.argv[1:] if argv is None else argv)]
     chosen = next((word for word in arguments if not word.startswith("-")), None)
     parser = argparse.ArgumentParser(
         prog="opcheck", description="Test that operators differentiate correctly, from specs in TOML.",
@@ -54,7 +55,7 @@ def _guarded(options: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter complains at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python prints an error at exit
         return 0
     except OSError as error:
         warn(str(error))

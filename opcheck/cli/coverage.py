@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from opcheck.draft.coverage import Covered
 
 TIMEOUT = 60.0
-"""The default time limit for what an operator does, in seconds."""
+"""The default time limit of an operator, in seconds."""
 
 GUESSING = 5.0
-"""The seconds that guesses for a function without a spec may take: what is found is mostly found at once."""
+"""The time limit for guessing arguments of a function without a spec, in seconds. Most good guesses come early."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what has a spec. Return 1 if the share is too low. Raises SpecError."""
+    """Print which functions have a spec. Return 1 if their share is below `--fail-under`, else 0. Raises SpecError."""
     from opcheck.draft.coverage import cover, modules_of, share
     from opcheck.draft.target import package_of
     from opcheck.draft.workplace import Workplace, allowing
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _formulas(library: Library, options: argparse.Namespace, settings: Settings) -> dict[str, Any]:
-    """Return the formulas that the samples of a library reach, and why operators could not be looked at."""
+    """Return the autograd formulas that the samples of a library reach, and why operators could not be measured."""
     from opcheck.running.autograd_nodes import reached
     from opcheck.running.session import RunSession
 

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line or one JSON object per device. Other processes ask torch for them."""
+    """Print one line or one JSON object per device. Separate processes import torch and look for the devices."""
     settings = Settings.find(profiles=options.device_profile)
     profiles = settings.profiles()
     answers = ask(profiles.values(), settings)
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def record(profile: DeviceProfile, answer: Availability) -> dict[str, Any]:
-    """Return a profile as plain data, with what it inherits, and whether its device is present."""
+    """Return a profile, inherited keys included, and whether its device is present, as plain data."""
     return {
         "name": profile.name,
         "torch": profile.device_string,

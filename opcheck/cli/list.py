@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line or one JSON object per case, those of a shard if one is named. Raises SpecError."""
+    """Print one line or one JSON object per case; with `--shard`, only the cases of that shard. Raises SpecError."""
     settings = Settings.find(profiles=options.device_profile)
     library = loaded(options.paths, settings)
     cases = plan(library, devices(options, settings), selection(options, settings, library))

@@ -20,7 +20,7 @@ from opcheck.text import counted, separated
 NO_MATRIX = "no matrix here: write [tool.opcheck.matrix] in pyproject.toml, with devices = [...] for example"
 
 MOST_ON_GITHUB = 256
-"""The most jobs that GitHub makes of one matrix."""
+"""The maximum number of jobs of a matrix on GitHub."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the jobs. Raises SpecError for mistakes in the matrix, RequestError if the project has none."""
+    """Print the jobs. Raises SpecError for mistakes in the matrix, RequestError if the project has no matrix."""
     settings = Settings.find()
     matrix = settings.matrix
     if matrix is None:
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     if options.format == "github":
         print(json.dumps({"include": _for_github(matrix)}))
     elif options.format == "gitlab":
-        for job in matrix.jobs():  # YAML to which a file with the job `.opcheck` can be added
+        for job in matrix.jobs():  # valid YAML; a file that defines the job `.opcheck` can be appended
             print(f"{json.dumps(job['name'])}: {json.dumps(_for_gitlab(job))}")
     else:
         print(json.dumps(matrix.jobs(), indent=1))
@@ -52,7 +52,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _refuse_mistakes(settings: Settings, matrix: Matrix) -> None:
-    """Raise SpecError for the mistakes that show only when device profiles are known."""
+    """Raise SpecError for unknown devices and dtypes, and groups of dtypes that overlap.
+
+    These mistakes can only be found once the device profiles are loaded.
+    """
     unknown = list(matrix.unknown_names(settings.profiles()))
     if unknown:
         raise SpecError(
@@ -61,7 +64,7 @@ def _refuse_mistakes(settings: Settings, matrix: Matrix) -> None:
 
 
 def _left_out(settings: Settings, matrix: Matrix) -> Iterator[str]:
-    """Yield a line for each device with cases in dtypes that none of its jobs has."""
+    """Yield a warning for each device with cases in dtypes that no job tests."""
     groups = defaultdict[str, list[str]](list)
     for job in matrix.jobs():
         groups[str(job["device"])].append(str(job["dtype"]))
@@ -72,7 +75,7 @@ def _left_out(settings: Settings, matrix: Matrix) -> Iterator[str]:
     try:
         library = loaded([], settings)
     except SpecError:
-        return  # each job says what is wrong
+        return  # each job reports the mistakes in specs
     for name, several in narrow.items():
         covered = expand(several)
         counts = Counter(case.dtype for case in plan(library, [profiles[name]]))
@@ -83,7 +86,7 @@ def _left_out(settings: Settings, matrix: Matrix) -> Iterator[str]:
 
 
 def _for_github(matrix: Matrix) -> list[Job]:
-    """Return the entries of `include`."""
+    """Return the jobs as entries of `include`. Raises RequestError if there are more than GitHub allows."""
     jobs = matrix.jobs(runner="ubuntu-latest")
     if len(jobs) > MOST_ON_GITHUB:
         raise RequestError([f"the matrix has {len(jobs)} jobs; expected at most {MOST_ON_GITHUB}, which GitHub allows"])
@@ -91,7 +94,7 @@ def _for_github(matrix: Matrix) -> list[Job]:
 
 
 def _for_gitlab(job: Job) -> dict[str, object]:
-    """Return a job that extends `.opcheck`, with what it is to run as variables."""
+    """Return a job that extends `.opcheck`. Its device, dtypes etc. are variables `OPCHECK_*`."""
     variables = {f"OPCHECK_{key.upper()}": text for key, text in job.items() if text and key not in ("name", "runner")}
     runner = job["runner"]
     tags = {"tags": [runner] if isinstance(runner, str) else runner} if runner else {}

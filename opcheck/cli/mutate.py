@@ -1,4 +1,4 @@
-"""`opcheck mutate`: measures which wrong gradients the samples of specs would not notice."""
+"""`opcheck mutate`: measures which wrong gradients the samples of specs would not detect."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, and print a table. Return 1 if the score is too low or a proof fails. Raises SpecError."""
+    """Measure, and print a table or JSON. Raises SpecError.
+
+    Return 1 if the score is too low, an operator could not be measured or a proof fails, else 0.
+    """
     settings = Settings.find(profiles=options.device_profile)
     library = loaded(options.paths, settings)
     chosen = selection(options, settings, library)
@@ -66,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         operator for operator in library if chosen.takes_operator(operator) and not rule_against(operator, device)
     ]
     with terminated_as_interrupt(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of operators: a run shows them
+        warnings.simplefilter("ignore")  # warnings of operators, which `opcheck run` shows
         return _measured(operators, device, chosen.derive, options, settings)
 
 
@@ -106,7 +109,7 @@ def _measured(
 
 
 def _prepare(session: RunSession, operators: Sequence[Operator], device: DeviceProfile) -> None:
-    """Import what specs name. Raises SpecError, and RequestError for a device that is not there."""
+    """Import the operators. Raises SpecError if that fails, RequestError if the device is not present."""
     problems = session.prepare(operators, [device])
     if problems:
         raise SpecError(problems)
@@ -116,7 +119,7 @@ def _prepare(session: RunSession, operators: Sequence[Operator], device: DeviceP
 
 
 def _shown(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:
-    """Return the same with a progress bar on stderr, if that is a terminal."""
+    """Return the items, with a progress bar on stderr if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import track
 
@@ -192,7 +195,7 @@ def _answer_record(answer: Answer) -> dict[str, Any]:
 
 
 def _write(own: Mapping[str, Target], measured: Sequence[Measured], *, quiet: bool) -> None:
-    """Add one sample for each survivor that has one; those that are the same are added once."""
+    """Add to the spec files the sample that was found for each survivor, if any. Equal samples are added once."""
     from opcheck.mutation.writing import write
 
     missing = [

@@ -1,4 +1,4 @@
-"""`opcheck new TARGET`: writes a first spec of operators, by trying what they take and what they can do."""
+"""`opcheck new TARGET`: writes a first spec of operators. It calls them to find arguments and claims."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from opcheck.settings import FOLDER, Settings
 from opcheck.spec.problems import RequestError
 
 ALONE = {"OMP_NUM_THREADS": "1"}
-"""What the environment must say before torch is imported, so that this process can be forked."""
+"""Environment variables to set before torch is imported, so that this process can be forked."""
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
-"""What it must say besides, if no device but the CPU matters."""
+"""Further environment variables, if only the CPU is used."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +96,10 @@ def _file(options: argparse.Namespace, settings: Settings, package: str) -> Path
 
 
 def _table(option: str, text: str) -> dict[str, Any]:
-    """Return what an option gives in TOML: positional arguments, or a table with args and kwargs."""
+    """Parse the value of an option, a TOML array of positional arguments or a table with args and kwargs.
+
+    Return the table. Raises RequestError if the value is invalid.
+    """
     import tomli
 
     from opcheck.spec.operator import Construction, SampleSpec

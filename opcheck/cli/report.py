@@ -1,4 +1,4 @@
-"""`opcheck report`: merges, compares and shows the reports that `opcheck run --report-json` writes; faults of torch."""
+"""`opcheck report`: merges, compares and converts reports of `opcheck run --report-json`, prints faults of torch."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the action says. Raises SpecError for reports that cannot be read or merged, OSError for files."""
+    """Run the action. Raises SpecError if a report cannot be read or merged, OSError if a file cannot be written."""
     return int(options.run(options))
 
 
@@ -155,7 +155,7 @@ def _finding(options: argparse.Namespace) -> int:
 
     try:
         seen = observed(by_id[options.id])
-    except Exception as error:  # what a version without the fault refuses, or has no formula for
+    except Exception as error:  # other versions may reject the call, or lack a formula for it
         warn(f"with torch {torch.__version__}, it raises {type(error).__name__}: {error}")
         return 1
     print(by_id[options.id].text(torch.__version__, seen), end="")
@@ -163,10 +163,10 @@ def _finding(options: argparse.Namespace) -> int:
 
 
 def observed(finding: Finding) -> str:
-    """Return what happens instead of what is right, or an empty string if the fault is not there.
+    """Run the reproduction of a fault. Return the wrong behavior in words, or an empty string if it behaves correctly.
 
-    Where the device of the fault is absent, it returns that nothing has run. Raises what the reproduction raises for
-    another reason than the one that is known.
+    If the device of the fault is absent, nothing runs, and the text says so. A fault that crashes is reproduced in a
+    separate process, which may raise TimeoutError. Errors of the reproduction other than the known one are raised.
     """
     if is_out_of_reach(finding):
         return f"not run: {finding.device} is absent"
@@ -179,14 +179,14 @@ def observed(finding: Finding) -> str:
 
 
 def is_out_of_reach(finding: Finding) -> bool:
-    """Tell whether a fault is one of a device that is absent."""
+    """Return whether a fault needs a device that is absent."""
     import torch
 
     return bool(finding.device) and not torch.get_device_module(finding.device).is_available()
 
 
 def _happened(finding: Finding) -> str:
-    """Return what happens in this process."""
+    """Run a reproduction in this process. Return the wrong behavior in words, or an empty string. See `observed`."""
     import torch
 
     names: dict[str, Any] = {}

@@ -21,7 +21,7 @@ from opcheck.spec.schema import json_schema
 
 SCHEMA = "opcheck.schema.json"
 TAPLO = (".taplo.toml", "taplo.toml")
-"""The names of Taplo's settings, in the order in which it looks for them."""
+"""The names of Taplo's settings file, in the order in which Taplo looks for them."""
 CODE = ".vscode/settings.json"
 BEGIN, END = "# opcheck: begin (written by `opcheck schema --install`)", "# opcheck: end"
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print, write or install the schema. Raises SpecError if the project's own names cannot be found."""
+    """Print, write or install the schema. Raises SpecError if a plugin, template or device profile cannot be loaded."""
     if options.install:
         if options.of == "report":
             raise RequestError(["--install is for the schema of specs, which editors use; expected --output FILE"])
@@ -59,9 +59,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _editor_files(schema: dict[str, Any], settings: Settings) -> dict[Path, str]:
-    """Return the content of each file that tells editors about the schema, which is one of them.
+    """Return the content of each file to install, by path: the schema, and the settings by which editors find it.
 
-    Raises RequestError if the project has no specs, or if settings that exist cannot be added to.
+    Raises RequestError if the project has no specs, or if an existing settings file cannot be extended.
     """
     root = settings.root
     taplo = next((root / name for name in TAPLO if (root / name).is_file()), root / TAPLO[0])
@@ -83,7 +83,7 @@ def _patterns(settings: Settings) -> list[str]:
 
 
 def _taplo(path: Path, patterns: list[str]) -> str:
-    """Return Taplo's settings with a rule for the specs, in place of one that was written before."""
+    """Return Taplo's settings with a rule for the specs. It replaces a rule that opcheck wrote before."""
     exclude = [f"**/{name}" for name in OTHERS]
     rule = (
         f"[[rule]]\ninclude = {json.dumps(patterns)}\nexclude = {json.dumps(exclude)}\n"
@@ -103,7 +103,7 @@ def _taplo(path: Path, patterns: list[str]) -> str:
 
 def _code(path: Path, taplo: str) -> str:
     """Return the settings of Visual Studio Code that make Even Better TOML read Taplo's."""
-    # Its own associations are no use: a relative one is looked up beside the opened folder, not inside.
+    # The extension's schema associations do not work: it resolves relative paths beside the opened folder, not inside.
     wanted = {
         "evenBetterToml.schema.enabled": True,
         "evenBetterToml.taplo.configFile.enabled": True,
@@ -114,7 +114,7 @@ def _code(path: Path, taplo: str) -> str:
     try:
         present = json.loads(old) if old.strip() else {}
         new = {**present, **wanted}
-    except (ValueError, TypeError):  # comments are allowed there, and not lost here
+    except (ValueError, TypeError):  # the file may have comments, which json would lose
         if all(f'"{key}": {json.dumps(value)}' in old for key, value in wanted.items()):
             return old
         what = f"{path}: cannot be added to, since it is not plain JSON; add this yourself:\n{lines}"
@@ -127,7 +127,7 @@ def _read(path: Path) -> str:
 
 
 def _write(files: dict[Path, str]) -> list[Path]:
-    """Write files whose content has changed, and return these."""
+    """Write the files whose content has changed. Return their paths."""
     changed = [path for path, text in files.items() if _read(path) != text]
     for path in changed:
         path.parent.mkdir(parents=True, exist_ok=True)

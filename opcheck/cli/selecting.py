@@ -1,4 +1,4 @@
-"""What a command is about: its specs, its devices and its cases."""
+"""Arguments that several commands share, and the specs, devices and cases that they select."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
 
 
 def add_fail_under(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the argument of a command that measures something, such as a share."""
+    """Add `--fail-under`. what: the quantity that the command measures, such as "share"."""
     share = partial(number, least=0, most=1, otherwise="is no share; expected a number from 0 to 1")
     parser.add_argument("--fail-under", type=share, metavar="X", help=f"exit with 1 if the {what} is below, as in 0.9")
 
 
 def falls_short(options: argparse.Namespace, what: str, reached: float) -> bool:
-    """Tell whether what is measured is below `--fail-under`, and say so."""
+    """Return whether the measured value is below `--fail-under`, and print a warning if so."""
     least = options.fail_under
     is_below = least is not None and reached < least
     if is_below:
@@ -43,9 +43,9 @@ def falls_short(options: argparse.Namespace, what: str, reached: float) -> bool:
 
 
 def add_processes(parser: argparse.ArgumentParser, seconds: float) -> None:
-    """Add the arguments of a command that calls operators in processes of their own.
+    """Add `--timeout` and `-n`, for a command that calls operators in separate processes.
 
-    seconds: the default of the time limit of an operator.
+    seconds: the default time limit of an operator.
     """
     parser.add_argument(
         "--timeout", type=float, default=seconds, metavar="SECONDS", help=f"for an operator; default: {seconds:g}"
@@ -54,7 +54,7 @@ def add_processes(parser: argparse.ArgumentParser, seconds: float) -> None:
 
 
 def add_count(parser: argparse.ArgumentParser) -> None:
-    """Add the argument of a command that uses several processes."""
+    """Add `-n`, the number of processes."""
     parser.add_argument(
         "-n", type=_count, default=_count("auto"), metavar="PROCESSES", help="default: auto, one for each core"
     )
@@ -67,7 +67,7 @@ def _count(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """Return the seconds that an option such as `20s`, `10m` or `1h` says."""
+    """Return a duration such as `20s`, `10m` or `1h` in seconds. Raises ArgumentTypeError."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
     try:
         seconds = float(number) * UNITS[unit]
@@ -82,9 +82,9 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def loaded(paths: list[Path] | list[str], settings: Settings) -> Library:
-    """Return the operators in some files and folders; without any, those of the project.
+    """Load the operators in files and folders; if `paths` is empty, those of the project.
 
-    Raises SpecError with all the mistakes in them, RequestError if there are no specs.
+    Raises SpecError with all mistakes in the specs, RequestError if there are no specs.
     """
     own = [Path(path) for path in paths] or settings.spec_paths()
     if not own:
@@ -103,7 +103,7 @@ def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfi
 def one_device(options: argparse.Namespace, settings: Settings, what: str) -> DeviceProfile:
     """Return the device that a command names, or the CPU. Raises RequestError for several.
 
-    what: is done there, as in "samples are measured".
+    what: the beginning of the error message, such as "samples are measured".
     """
     device, *more = devices(options, settings) if options.device else [settings.profiles()["cpu"]]
     if more:

@@ -1,4 +1,4 @@
-"""`opcheck show OPERATOR`: shows its claims, its expanded samples and its cases, without torch."""
+"""`opcheck show OPERATOR`: shows the claims, the expanded samples and the cases of an operator, without torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the operators with an id or name."""
+    """Print the operators with the given id or name. Raises SpecError, RequestError if there are none."""
     settings = Settings.find(profiles=options.device_profile)
     library = loaded(options.paths, settings)
     operators = library.find(options.name)

@@ -1,4 +1,4 @@
-"""The output and the signals of commands: text is safe to show, and a run always ends with its reports written."""
+"""Output and signals of commands: control characters are escaped, and an interrupted run still writes its reports."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from opcheck.text import printable
 
 
 def say(*lines: str) -> None:
-    """Print lines at once, so that a terminal shows them literally."""
+    """Print lines, and flush them. Control characters are escaped."""
     for line in lines:
         print(printable(line, most=100_000), flush=True)
 
 
 def warn(line: str) -> None:
-    """Print a line beside the output."""
+    """Print a warning or an error to stderr."""
     print(printable(f"opcheck: {line}", lines=True, most=100_000), file=sys.stderr)
 
 
 class Output(io.TextIOWrapper):
-    """Standard output that ends the run when its reader is gone, as in `opcheck run | head`.
+    """A stream for standard output. If its reader is gone, as in `opcheck run | head`, it interrupts the run.
 
-    If the disk is full, the run continues, for the sake of its other reports.
+    If the disk is full, the run continues, so that its report files are written.
     """
 
     is_cut = False

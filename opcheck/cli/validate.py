@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the number of operators and samples. Raises SpecError if there are mistakes."""
     settings = Settings.find(profiles=options.device_profile)
     library = loaded(options.paths, settings)
-    if options.resolve:  # also of variants and aliases
+    if options.resolve:  # and its variants and aliases
         from opcheck.running.session import unresolved
 
         settings.put_on_path()

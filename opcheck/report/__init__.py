@@ -1,1 +1,1 @@
-"""Reports of a run: the store, and what reads it. Never imports torch."""
+"""Reports of runs: their files, comparison, merging and output formats. Never imports torch."""

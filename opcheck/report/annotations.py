@@ -1,4 +1,4 @@
-"""Annotations of GitHub: a line of a workflow's log for each failure, which GitHub shows at its line of TOML."""
+"""GitHub annotations: lines of a workflow's log, which GitHub shows as failures at their lines of the spec files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from opcheck.spec.load import BUILTIN
 from opcheck.text import printable, shortened
 
 MOST = 10
-"""The most annotations of one kind that GitHub shows for one step."""
+"""The maximum number of annotations of one kind that GitHub shows for a step."""
 
 LONGEST = 4000
-"""The most characters of an annotation."""
+"""The maximum length of an annotation, in characters."""
 
 
 def github_annotations(runs: Iterable[Iterable[Outcome]], folder: str = "", most: int = MOST) -> Iterator[str]:
-    """Yield the lines that make failures annotations, those of one cause once, and one line that counts the rest.
+    """Yield a line for each cause of failures, and one that counts the causes beyond `most`.
 
-    runs: the records of each. folder: where the project is in its repository, if it is not at the root.
+    runs: the records of each run. folder: the path of the project in its repository; empty: the root.
     """
     every = [failure for records in runs for failure in failures_by_cause(records)]
     for failure in every[:most]:
@@ -34,7 +34,7 @@ def github_annotations(runs: Iterable[Iterable[Outcome]], folder: str = "", most
 
 
 def _place(record: Outcome, folder: str) -> dict[str, str]:
-    """Return where a record is in the repository, if its file is."""
+    """Return file, line and column of a record; an empty dictionary if the file is outside the repository."""
     file = PurePosixPath(record.file)
     if not record.file or file.is_absolute() or file.parts[0] in (BUILTIN, ".."):
         return {}
@@ -48,7 +48,7 @@ def _command(kind: str, place: dict[str, str], title: str, text: str) -> str:
 
 
 def _data(text: str) -> str:
-    """Return text with what would end a command escaped, as GitHub's own toolkit does."""
+    """Return text with `%` and line ends escaped, as by GitHub's own toolkit: a line end would end the command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

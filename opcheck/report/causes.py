@@ -1,4 +1,4 @@
-"""Puts failures of one cause together: one report, and the names of the cases that follow from it."""
+"""Groups failures by cause, so that each cause is reported once, with the names of the other cases."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Cause = tuple[str, ...]
 
 @dataclass
 class Failure:
-    """A failure, and what has the same cause."""
+    """A failure, and the other bad cases with the same cause."""
 
     record: Outcome
     others: list[Outcome]
-    """Cases of the same operator that failed for the same reason, and cases that were not judged because of it."""
+    """Cases of the same operator that failed for the same reason, and cases that it blocked."""
 
     def followers(self) -> list[str]:
-        """Return a line for each way in which other cases follow, with the names of some of them."""
+        """Return a line with the cases that failed for the same reason and one with the blocked cases, if any."""
         same = [one for one in self.others if one.outcome != "blocked"]
         blocked = [one for one in self.others if one.outcome == "blocked"]
         ways = (("the same", same), ("not judged because of it", blocked))
@@ -28,7 +28,7 @@ class Failure:
 
 
 def failures_by_cause(records: Iterable[Outcome]) -> list[Failure]:
-    """Return the failures of one run, in order, each cause once."""
+    """Return a failure for each cause in the records of one run, in the order of the records."""
     bad = [record for record in records if record.is_bad]
     cases = {_case(record, record.check): record for record in bad}
     groups: defaultdict[Cause, list[Outcome]] = defaultdict(list)
@@ -43,14 +43,15 @@ def failures_by_cause(records: Iterable[Outcome]) -> list[Failure]:
 
 
 def cause_of(record: Outcome) -> str:
-    """Return what is to be changed in the spec, where several checks say so; else an empty string."""
+    """Return the mistake in the spec that makes several checks fail, if the run found one; else an empty string."""
     return str(record.fields.get("cause", ""))
 
 
 def _cause(record: Outcome, cases: Mapping[Cause, Outcome], seen: frozenset[Cause] = frozenset()) -> Cause:
-    """Return what failures of one cause have in common. An error of an operator does not depend on the check.
+    """Return a key of the cause of a failure.
 
-    A case that is blocked has the cause of the case that blocks it, if that is among the others.
+    Errors of an operator with the same reason have the same cause, whatever the check. A blocked case has the cause of
+    the case that blocks it, if that is in `cases`. seen: the blocking cases so far, to stop at a cycle.
     """
     if cause := cause_of(record):
         return "cause", record.operator, record.device, cause
@@ -64,7 +65,7 @@ def _cause(record: Outcome, cases: Mapping[Cause, Outcome], seen: frozenset[Caus
 
 
 def _case(record: Outcome, check: str) -> Cause:
-    """Return what identifies a case, or that of another check on the same."""
+    """Return the key of the case of a check with the operator, variant, device and dtype of a record."""
     return record.operator, record.variant, record.device, record.dtype, check
 
 
@@ -75,4 +76,4 @@ def _names(records: Sequence[Outcome]) -> str:
 
 
 MOST_NAMES = 8
-"""How many names of followers a line has."""
+"""The maximum number of names in a line."""

@@ -1,4 +1,4 @@
-"""What a report holds: the kinds of lines in its file, and the runs that they make up. JSON Schema comes from these."""
+"""The data model of reports: the kinds of lines in a file, and the runs that they form. Source of the JSON Schema."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from opcheck.running.outcome import Outcome
 
 SCHEMA = "2.0"
-"""The version of the format. A minor version adds keys; a major one changes what was there."""
+"""The version of the format. A minor version adds keys; a major version changes existing ones."""
 
 
 class Line(BaseModel):
-    """A line of a report, but for an `Outcome`. Unknown keys are kept out, or refused: `store.read` says which."""
+    """The base class of lines other than `Outcome`. `store.read` decides if unknown keys are ignored or rejected."""
 
     model_config = ConfigDict(extra="ignore", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
 
 
 class LeftOut(Line):
-    """Cases that a rule of a device profile, or the spec of an operator, left out."""
+    """The number of cases that a rule of a device profile, or of the spec of an operator, left out."""
 
     device: str = Field(description="name of the device in its profile")
     reason: str = Field(description="the rule: deny, allow, devices, or what the device lacks")
@@ -28,7 +28,7 @@ class LeftOut(Line):
 
 
 class Header(Line):
-    """The first line of a run: what it runs with, and what is selected."""
+    """The first line of a run: its versions, its settings and its selection of cases."""
 
     schema_version: str = Field(
         SCHEMA, alias="schema", pattern=r"^\d+\.\d+$", description="version of this format, MAJOR.MINOR"
@@ -54,7 +54,7 @@ class Header(Line):
 
 
 class End(Line):
-    """The last line of a run that came to its end. A run that was lost has none."""
+    """The last line of a run. It is missing if the run crashed or was killed."""
 
     complete: bool = Field(description="whether every selected case has a line")
     seconds: float | None = Field(None, description="how long the run took")
@@ -72,13 +72,13 @@ class End(Line):
 
 
 class Unread(Line):
-    """A line in place of a file that was to be merged."""
+    """A line in place of a file that could not be read when reports were merged."""
 
     unread: str = Field(description="the file, and why it could not be read")
 
 
 KINDS: dict[str, type[Line | Outcome]] = {"schema": Header, "id": Outcome, "complete": End, "unread": Unread}
-"""The key by which each kind of line is known."""
+"""The kinds of lines, each by a key that only lines of that kind have."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -91,7 +91,7 @@ def json_schema() -> dict[str, Any]:
 
 
 class Run(Header, End):
-    """A run: its header, its records, and its end. `seconds` is None if it did not come to its end."""
+    """A run: its header, its records, and its end. `seconds` is None if there is no end line."""
 
     complete: bool = False
     records: list[Outcome] = []
@@ -103,7 +103,7 @@ class Report:
 
     runs: list[Run]
     unread: list[str] = field(default_factory=list)
-    """Which files, or parts of them, could not be read, and why."""
+    """The files, or parts of files, that could not be read, with the reasons."""
 
     @property
     def records(self) -> list[Outcome]:

@@ -28,26 +28,26 @@ KINDS = {
 """The kinds of changes in the order in which they are listed, with what each means."""
 
 REGRESSIONS = ("newly failing", "gone", "newly skipped", "failing otherwise")
-"""The kinds that may hide that something has become worse: a case that is not run shows nothing."""
+"""The kinds that count as regressions. They include cases that no longer run, which may hide failures."""
 
 NOISE = 0.1
-"""A case that takes less than this many seconds longer is not called slower."""
+"""The minimum increase of the time of a slower case, in seconds."""
 
 MOST = 100
-"""The most changes of a kind that are listed."""
+"""The maximum number of changes of a kind that are listed."""
 
 
 class Change(NamedTuple):
-    """A case that is not what it was."""
+    """A case with a changed outcome, reason or time, or one that only one of the reports has."""
 
     kind: str
     old: Outcome | None
     new: Outcome | None
     label: str
-    """What its run was made with, if there are several on its device; else empty."""
+    """The versions and settings of its run, if there are several runs on its device; else empty."""
 
     def __str__(self) -> str:
-        """Return a line about it."""
+        """Return a line with the case, and its outcomes, reasons or times before and now."""
         one = self.new or self.old
         name = "" if one is None else one.id + (f" ({self.label})" if self.label else "")
         if self.kind == "slower" and self.old and self.new:
@@ -61,22 +61,22 @@ class Change(NamedTuple):
 
 @dataclass
 class Diff:
-    """What has changed from one report to another."""
+    """The changes from one report to another."""
 
     changes: list[Change] = field(default_factory=list)
     compared: int = 0
-    """How many cases are in both."""
+    """The number of cases in both reports."""
     still_bad: int = 0
-    """How many cases fail in both."""
+    """The number of cases that fail in both reports."""
     left_aside: Counter[str] = field(default_factory=Counter)
-    """How many cases of the old report the new one is not about, by device."""
+    """The number of cases of the old report that the new run did not select, by device."""
     unlike: list[str] = field(default_factory=list)
-    """Which runs were compared although they were not made with the same versions and settings."""
+    """A line for each pair of runs that were compared although their versions or settings differ."""
     gaps: list[str] = field(default_factory=list)
-    """Why one of the reports is not the whole picture."""
+    """The reasons why a report is incomplete."""
 
     def newly_failing(self) -> list[list[Outcome]]:
-        """Return the cases that newly fail, or for another reason than before, run by run."""
+        """Return the cases that newly fail or fail for another reason, as a list for each run."""
         runs: defaultdict[str, list[Outcome]] = defaultdict(list)
         for change in self.changes:
             if change.new and change.kind in ("newly failing", "failing otherwise"):
@@ -84,15 +84,15 @@ class Diff:
         return list(runs.values())
 
     def is_regression(self, allowed: Iterable[str] = ()) -> bool:
-        """Return whether something may have become worse: a change says so, or a report that is not whole.
+        """Return whether something may have become worse: there is a regression, or a report is incomplete.
 
-        allowed: kinds of changes that are meant.
+        allowed: kinds of changes that do not count as regressions.
         """
         worse = {*REGRESSIONS} - {*allowed}
         return bool(self.gaps) or any(change.kind in worse for change in self.changes)
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines that say what has changed."""
+        """Yield the lines that describe the changes, with a summary at the end."""
         yield from map(printable, (*self.gaps, *self.unlike))
         counts = Counter(change.kind for change in self.changes)
         for kind in filter(counts.get, KINDS):
@@ -113,12 +113,12 @@ def diff(
 ) -> Diff:
     """Compare two reports.
 
-    Cases are the same if they have the same id, and so the same device and dtype. If a report has several runs on a
-    device, each is compared with the one of the other report that was made with the same versions and settings, else
-    with the same minor versions of torch and Python, else with the only one that is left.
+    Cases are matched by id, which includes device and dtype. If a report has several runs on a device, each run is
+    compared with the run of the other report that has equal versions and settings, else with one that has roughly equal
+    ones, else with the only run that is left: see `labels.pairs`.
 
-    slower: the factor above which a case is called slower; None: none is. is_gone: tells whether a case that is only
-    in the old report should be in the new one.
+    slower: the factor of time above which a case is slower; None: times are not compared. is_gone: returns whether a
+    case that only the old report has is gone; otherwise the new run did not select it.
     """
     result = Diff(gaps=[f"the {age} report: {gap}" for age, one in (("old", old), ("new", new)) for gap in gaps(one)])
     left, right = by_device(old), by_device(new)
@@ -145,7 +145,7 @@ def diff(
 
 
 def _kind(old: Outcome | None, new: Outcome | None, slower: float | None) -> str:
-    """Return what has changed in a case; an empty string if nothing has."""
+    """Return the kind of change of a case; an empty string if nothing has changed."""
     if new is None:
         return "gone"
     if old is None:
@@ -167,7 +167,7 @@ def _kind(old: Outcome | None, new: Outcome | None, slower: float | None) -> str
 
 
 def _why(record: Outcome) -> str:
-    """Return why a case failed: its reason, and what the diagnosis says beyond."""
+    """Return why a case failed: its reason, and the texts of the diagnosis."""
     diagnosis = record.fields.get("diagnosis")
     parts = diagnosis if isinstance(diagnosis, list) else []
     texts = [str(part.get("text", "")) for part in parts if isinstance(part, dict)]
@@ -175,6 +175,6 @@ def _why(record: Outcome) -> str:
 
 
 def _reason(record: Outcome) -> str:
-    """Return why a case failed, without what changes from run to run: addresses, and all but one digit of a float."""
+    """Return why a case failed, without details that vary from run to run: no addresses, floats with one digit."""
     text = re.sub(r"\b0x[0-9a-fA-F]+", "0x", _why(record))
     return re.sub(r"\b\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)", lambda number: f"{float(number[0]):.1g}", text)

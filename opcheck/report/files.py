@@ -1,4 +1,4 @@
-"""Files of reports: how they are named in records, and how they are written, be they regular files or streams."""
+"""Files of reports: their names in records, and writing to regular files and streams."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from shutil import copymode
 from opcheck.spec.load import BUILTIN, builtin_folder
 
 STANDARD = "-"
-"""The name of standard output, as of a file."""
+"""The path that stands for standard output."""
 
 
 def within(root: Path, path: Path) -> str:
-    """Return a path that means the same on another machine.
+    """Return a path in a form that is valid on other machines, too.
 
-    It is relative to the root of a project, or to the shipped library (`builtin/...`), if it is inside.
+    A path inside the project is relative to `root`, one inside the shipped library begins with `builtin/`. Any other
+    path is absolute.
     """
     path = path.resolve()
     for folder, prefix in ((root.resolve(), Path()), (builtin_folder().resolve(), Path(BUILTIN))):
@@ -29,12 +30,12 @@ def within(root: Path, path: Path) -> str:
 
 
 def is_stream(path: Path) -> bool:
-    """Tell whether a path names what can be written to, but not replaced: a device, a pipe, or a standard stream."""
+    """Return whether a path can be written to, but not replaced: a device, a pipe, or a standard stream."""
     return _descriptor(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def opened(path: Path) -> FileIO:
-    """Open a stream, or a file that is empty from now on, without a buffer. Raises OSError."""
+    """Open a stream, or create or truncate a file, without a buffer. Raises OSError."""
     if is_stream(path):
         number = _descriptor(path)
         return FileIO(str(path) if number is None else os.dup(number), "w")
@@ -43,15 +44,15 @@ def opened(path: Path) -> FileIO:
 
 
 def replace(path: Path, parts: Iterable[bytes]) -> None:
-    """Write to a stream, or replace the content of a file at once. Raises OSError, and leaves the file as it was.
+    """Write to a stream, or replace a file atomically. If that fails, raise OSError and leave the file unchanged.
 
-    A file that was there keeps its permissions; a new one has those that the process gives to files.
+    An existing file keeps its permissions; a new file gets the default permissions of the process.
     """
     if is_stream(path):
         with BufferedWriter(opened(path)) as stream:
             stream.writelines(parts)
         return
-    path = path.resolve()  # a symbolic link remains one
+    path = path.resolve()  # keeps a symbolic link, and replaces its target
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{token_hex(4)}")
     try:
@@ -66,9 +67,10 @@ def replace(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def _descriptor(path: Path) -> int | None:
-    """Return the descriptor of the standard stream that a path names, if it names one.
+    """Return the descriptor of the standard stream that a path names, or None.
 
-    A stream that was redirected to a file is that file. By another descriptor, it would be overwritten from its start.
+    If a stream is redirected to a file, the path of the file names the stream: a new descriptor would overwrite the
+    file from its start.
     """
     if str(path) == STANDARD:
         return 1

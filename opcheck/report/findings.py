@@ -1,4 +1,4 @@
-"""The faults of torch that come with the library: what is wrong, since when, and the text of each, ready to file."""
+"""The known faults of torch that ship with the library, and the text of an issue about each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = {
     "nan": "NaN, where there is a number",
     "refused": "Errors, where there should be none",
 }
-"""The files, from what hides most to what tells itself."""
+"""The files and their titles, from faults that are hard to notice to those that are obvious."""
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,29 @@ class Finding:
     id: str
     title: str
     since: str
-    """The oldest version of torch that it was seen in."""
+    """The oldest version of torch in which it was seen."""
     right: str
-    """What would be right."""
+    """The correct behavior."""
     reasons: tuple[str, ...]
-    """Those of the expectations that are there because of it."""
+    """The reasons of the expectations (`expect`) that specs have because of this fault."""
     reproduction: str
-    """Plain torch, which sets `actual` and `expected`, raises an error or ends the process."""
+    """A script of plain torch that sets `actual` and `expected`, raises an error or ends the process."""
     raises: str = ""
-    """A part of the message of the error."""
+    """A part of the message of the error that it raises; empty: it raises none."""
     crashes: bool = False
     link: str = ""
     mended: str = ""
     """The first version of torch without it."""
     processors: str = ""
-    """Those that show it; empty: all."""
+    """The processors on which it was seen; empty: all."""
     device: str = ""
-    """The device that it was seen on, if it is not the CPU."""
+    """The device on which it was seen; empty: the CPU."""
 
     def text(self, version: str, seen: str) -> str:
-        """Return what to file, with what a version of torch does instead of what is right; empty: it is right."""
+        """Return the text of an issue, as Markdown.
+
+        version: the installed version of torch. seen: its wrong behavior; empty: it does not have the fault.
+        """
         actual = seen or f"not seen in torch {version}"
         mended = f", mended in {self.mended}" if self.mended else ""
         processors = f"; on processors: {self.processors}" if self.processors else ""
@@ -61,13 +64,13 @@ class Finding:
 
 
 def folder() -> Path:
-    """Return the folder of the findings."""
+    """Return the folder of the files with the findings."""
     return shipped("findings", "findings")
 
 
 @cache
 def findings() -> tuple[Finding, ...]:
-    """Return all, the worst first."""
+    """Return all findings, in the order of `KINDS`."""
     return tuple(
         Finding(kind, **{**entry, "reasons": tuple(entry["reasons"]), "reproduction": entry["reproduction"].strip()})
         for kind in KINDS
@@ -76,5 +79,5 @@ def findings() -> tuple[Finding, ...]:
 
 
 def as_markdown(text: str) -> str:
-    """Return text with what Markdown would take for emphasis escaped."""
+    """Return text with `*` and `_` escaped, which Markdown would take for emphasis."""
     return text.replace("*", "\\*").replace("_", "\\_")

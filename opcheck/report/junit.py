@@ -1,4 +1,4 @@
-"""JUnit's XML: of a report, and of a run, whose file pytest writes without knowing what a case is."""
+"""JUnit XML: writes that of a report, and renames the tests in the file that pytest writes of a run."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from opcheck.report.labels import columns
 from opcheck.running.outcome import Outcome
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 has no way to write."""
+"""Characters that XML 1.0 cannot represent."""
 
 TAGS = {"failed": "failure", "xpassed": "failure", "inconclusive": "failure", "blocked": "failure", "error": "error"}
 
 
 def write_junit(report: Report, path: Path) -> None:
-    """Write a report as JUnit's XML: a suite for each run, and tests under the names that pytest gives. Raises OSError.
+    """Write a report as JUnit XML, with a suite for each run. Raises OSError.
 
-    The name of a case that several runs have says which run it is, since many readers know a test by its name alone.
+    Tests have the names that they have in a run with `--junitxml`. If several runs have a case, its name includes the
+    run, since many readers identify a test by its name alone.
     """
     root = Element("testsuites", {"name": "opcheck"})
     times = Counter(record.id for record in report.records)
@@ -65,7 +66,7 @@ def _case(record: Outcome, name: str) -> Element:
 
 
 def xml_text(text: str) -> str:
-    """Return text that XML can hold."""
+    """Return text with characters replaced that XML cannot represent."""
     return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -89,10 +90,10 @@ def check_writable(path: Path) -> None:
 
 
 def name_tests(path: Path, cases: Mapping[str, tuple[str, str]], prefix: str = "") -> str:
-    """Give the tests in a file that pytest has written the names of cases.
+    """Rename the tests in a JUnit file that pytest has written: give them the names of their cases.
 
-    cases: the name of each case, and why it has ended its process, if it has, by node id. prefix: that of all names.
-    Returns what is wrong with the file; an empty string if nothing is.
+    cases: by node id, the name of each case, and the reason if it ended its process, else an empty string. prefix: the
+    prefix of all class names. Returns an error message if the file cannot be changed, else an empty string.
     """
     if not cases or is_stream(path) or not path.is_file():
         return ""
@@ -116,5 +117,5 @@ def name_tests(path: Path, cases: Mapping[str, tuple[str, str]], prefix: str = "
 
 
 def _dotted(address: str) -> str:
-    """Return a node id in a form that does not depend on where pytest splits it."""
+    """Return a node id with dots only. Then it does not matter where pytest splits it into class name and name."""
     return address.replace("::", ".").replace("/", ".")

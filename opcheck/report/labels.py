@@ -1,4 +1,4 @@
-"""Versions, platform, engine, seed and overrides of a run: by these, reports label runs and pair them."""
+"""The conditions of a run (versions, platform, engine, seed, overrides), by which runs are labelled and paired."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from opcheck.running.outcome import Outcome
 
 
 class Conditions(NamedTuple):
-    """What may change the outcome of a case on one device. Two runs under the same conditions are to agree."""
+    """All that may change the outcome of a case on one device. Runs under equal conditions should agree."""
 
     torch: str
     python: str
     platform: str
     details: str
-    """What torch calls the device."""
+    """torch's name of the device, such as the model of a GPU."""
     opcheck: str
     engine: str
     seed: int
@@ -28,13 +28,13 @@ class Conditions(NamedTuple):
 
     @property
     def roughly(self) -> tuple[object, ...]:
-        """The same without what changes from one day to the next: patches and builds of versions."""
+        """The conditions without patches and builds of versions, the version of opcheck, and the name of the device."""
         rest = (self.platform, self.engine, self.seed, self.overrides)
         return (_minor(self.torch), _minor(self.python), *rest)
 
 
 def conditions_of(run: Run) -> dict[str, Conditions]:
-    """Return the conditions of a run on each device that it has records of."""
+    """Return the conditions of a run on each device that its records have, by device."""
     overrides = json.dumps(run.overrides, sort_keys=True) if run.overrides else ""
     rest = (run.opcheck, run.engine, run.seed, overrides)
     return {
@@ -44,7 +44,7 @@ def conditions_of(run: Run) -> dict[str, Conditions]:
 
 
 def by_device(report: Report) -> dict[str, dict[Conditions, dict[str, Outcome]]]:
-    """Return the records of a report by device, conditions and case id. Of two records of a case, a bad one counts."""
+    """Return the records of a report by device, conditions and case id. A bad record of a case replaces a good one."""
     devices: dict[str, dict[Conditions, dict[str, Outcome]]] = {}
     for run in report.runs:
         conditions = conditions_of(run)
@@ -56,7 +56,7 @@ def by_device(report: Report) -> dict[str, dict[Conditions, dict[str, Outcome]]]
 
 
 def labels(several: Iterable[Conditions]) -> dict[Conditions, str]:
-    """Return a short name for each of some conditions: the version of torch, and what else tells them apart."""
+    """Return a short label for each of some conditions: the version of torch, and the other fields that differ."""
     ones = list(dict.fromkeys(several))
     differing = [name for name in Conditions._fields[1:] if len({getattr(one, name) for one in ones}) > 1]
     return {one: ", ".join([f"torch {one.torch or '?'}", *(_part(one, name) for name in differing)]) for one in ones}
@@ -72,9 +72,10 @@ def columns(report: Report) -> list[dict[str, str]]:
 def pairs(
     olds: Iterable[Conditions], news: Iterable[Conditions]
 ) -> Iterator[tuple[Conditions | None, Conditions | None]]:
-    """Yield the conditions of each run of two reports with those of the run that it is compared with, if there is one.
+    """Yield pairs of conditions, one of each report, whose runs are compared; None where a run has no partner.
 
-    These are the same ones, else those with the same minor versions of torch and Python, else the only ones left.
+    Equal conditions are paired first, then those that are equal in `roughly`, then those that are left, if each report
+    has only one left. An ambiguous pair is left for the next step.
     """
     left, right = list(dict.fromkeys(olds)), list(dict.fromkeys(news))
     levels: tuple[Callable[[Conditions], object], ...] = (lambda one: one, lambda one: one.roughly, lambda one: None)

@@ -15,13 +15,13 @@ from opcheck.running.outcome import KINDS, Outcome
 from opcheck.text import counted, printable, shortened
 
 MOST = 50
-"""The most rows of a table or entries of a list. The rest is counted."""
+"""The maximum number of rows of a table or entries of a list. The rest is only counted."""
 
 WHOLE = 10
-"""The most failures that are shown with their message: a step summary holds 1 MiB."""
+"""The maximum number of failures with their message: GitHub limits the summary of a step to 1 MiB."""
 
 LONGEST = 4000
-"""The most characters of a message."""
+"""The maximum length of a message, in characters."""
 
 Cases = Sequence[tuple[str, Outcome]]
 """The records of a report, each with the name of its column."""
@@ -30,8 +30,8 @@ Cases = Sequence[tuple[str, Outcome]]
 def markdown(report: Report) -> str:
     """Return a report as Markdown.
 
-    It has the counts by device and version, failures with their reasons, expectations that are met no more, cases whose
-    outcome differs between versions, and what was not run.
+    It lists missing parts, counts by device and version, failures with their reasons, expected failures that now
+    pass, cases whose outcome differs between runs, operators with wider tolerances, and cases that were not run.
     """
     named = [*zip(report.runs, columns(report), strict=True)]
     cases = [(names[record.device], record) for run, names in named for record in run.records]
@@ -85,7 +85,10 @@ def _failure(failure: Failure, column: str, whole: bool) -> str:
 
 
 def _differences(report: Report) -> Iterator[str]:
-    """Yield a table for each device of the cases that have another outcome in one run than in another."""
+    """Yield for each device a table of the cases whose outcome differs between runs, and a count of partial cases.
+
+    A partial case is one that some of the runs on the device do not have.
+    """
     for device, runs in by_device(report).items():
         names = [_text(f"{device}, {label}") for label in labels(runs).values()]
         rows, alone = [], 0
@@ -112,7 +115,7 @@ def _not_run(report: Report, cases: Cases) -> Iterator[str]:
 
 
 def _listed(title: str, entries: Iterable[str]) -> str:
-    """Return a list below a heading; an empty string if it has no entry."""
+    """Return a list below a heading; an empty string if there are no entries."""
     lines = [f"- {entry}" for entry in entries]
     more = [f"- ... and {len(lines) - MOST} more"] if len(lines) > MOST else []
     return "\n".join([f"## {title}", "", *lines[:MOST], *more]) if lines else ""
@@ -131,7 +134,7 @@ def _text(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Return text as code. A bar would end the cell of a table, even there."""
+    """Return text as inline code. Bars are escaped: they would end a cell of a table, even inside code."""
     line = " ".join(printable(text).split()).replace("|", "\\|")
     fence = "`" * (_longest(line) + 1)
     return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
@@ -143,5 +146,5 @@ def _fenced(text: str) -> str:
 
 
 def _longest(text: str) -> int:
-    """Return the length of the longest row of backticks."""
+    """Return the length of the longest run of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)

@@ -1,4 +1,4 @@
-"""Puts runs into one report, the shards of a run into one run, and says what is missing."""
+"""Merges reports, joins the shards of a run, and finds what is missing."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from opcheck.spec.problems import RequestError
 from opcheck.text import counted
 
 SAME = (*(name for name in Conditions._fields if name != "details"), "selection")
-"""What the shards of one run have in common, beside their devices."""
+"""The fields that are equal in all shards of a run, as well as `devices`."""
 
 OPTIONS = ("--shard", "--opcheck-shard")
 
 MOST = 5
-"""The most cases that an error names."""
+"""The maximum number of cases that an error lists."""
 
 
 def merge(reports: Iterable[tuple[str, Report]], unread: Iterable[str] = ()) -> Report:
-    """Return one report of all runs, one after another. The shards of a run become one if all of them are there.
+    """Return one report with all runs, in order. The shards of a run are joined if all of them are present.
 
-    reports: each with the name of its file. unread: why others could not be read.
-    Raises RequestError if a case is there twice in runs that do not differ.
+    reports: pairs of the name of a file and its report. unread: why other files could not be read.
+    Raises RequestError if a case occurs twice in runs under equal conditions.
     """
     merged = Report([], [*unread])
     homes: dict[tuple[Conditions, str], str] = {}
@@ -47,18 +47,18 @@ def merge(reports: Iterable[tuple[str, Report]], unread: Iterable[str] = ()) -> 
 
 
 def joined(runs: Sequence[Run]) -> list[Run]:
-    """Return runs in which the shards of a run are one run, if all of them are there and have ended."""
+    """Return the runs, with the shards of a run joined if all are present and complete, and fit together."""
     whole: dict[int, Run | None] = {}
     groups = _groups(runs)
     for shards in groups:
-        has_ended = all(run.complete for run in shards)  # else each is named by its number
+        has_ended = all(run.complete for run in shards)  # else gaps() names the incomplete shards
         if has_ended and not any(_problems(shards, groups)) and (one := _joined(shards)):
             whole |= dict.fromkeys(map(id, shards)) | {id(shards[0]): one}
     return [run for run in (whole.get(id(run), run) for run in runs) if run is not None]
 
 
 def gaps(report: Report) -> list[str]:
-    """Return why a report is incomplete, one line each; nothing if every selected case has a record."""
+    """Return why a report is incomplete, one line for each reason; nothing if every selected case has a record."""
     is_empty = not report.records
     lines = ["it has no record of any case"] if is_empty else []
     lines += [f"could not be read: {line}" for line in report.unread]
@@ -71,31 +71,31 @@ def gaps(report: Report) -> list[str]:
 
 
 def _gap(run: Run) -> str:
-    """Return what a run alone does not have; an empty string if it has all."""
+    """Return why a run is incomplete by itself; an empty string if it is complete."""
     if run.seconds is None:
         return f"did not come to its end: it has {counted(len(run.records), 'case')}"
     if not run.complete:
         is_early = run.cases is None and not run.records
         return "ended before its cases were known" if is_early else "has no record of some of its cases"
     if run.shard:
-        return ""  # it does not say how many of the cases are its own
+        return ""  # run.cases counts the cases of all shards
     if not run.cases and not run.records:
         return "has no record of any case"
     return "" if run.cases in (None, len(run.records)) else f"has records of {len(run.records)} of {run.cases} cases"
 
 
 def _name(run: Run) -> str:
-    """Return what to call a run. One without records shows nowhere else, so that its devices are named."""
+    """Return a description of a run. If it has no records, it includes the devices, which nothing else shows."""
     what = f"shard {run.shard} of the run" if run.shard else "the run"
     on = f" on {', '.join(run.devices)}" if run.devices and not run.records else ""
     return f"{what}{on} with torch {run.torch}, begun {run.started},"
 
 
 def _groups(runs: Iterable[Run]) -> list[list[Run]]:
-    """Return the runs that are shards of the same run, for each such run.
+    """Return the shards of each run that was divided.
 
-    They were made with the same versions, the same settings and the same selection. Which device of a kind they ran on
-    counts only if a shard is there more than once: a shard without cases on a device does not know its details.
+    Shards of one run have equal versions, settings and selections. The models of their devices are compared only if a
+    shard occurs twice, since a shard without cases on a device does not record its model.
     """
     alike: defaultdict[str, list[Run]] = defaultdict(list)
     for run in runs:
@@ -113,10 +113,10 @@ def _groups(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def _problems(shards: Sequence[Run], groups: Iterable[Sequence[Run]]) -> Iterator[str]:
-    """Yield why some shards are not one whole run. groups: they, and the shards of other runs.
+    """Yield why some shards are not a complete run. groups: the shards of all runs, these included.
 
-    Shards that were divided by different durations may leave out cases: then they have fewer together than were
-    selected.
+    If shards were divided by different durations, they may leave out cases. Then they have fewer cases together than
+    were selected.
     """
     missing, differing = _missing(shards), _difference(shards)
     cases = next((run.cases for run in shards if run.cases is not None), None)
@@ -137,13 +137,13 @@ def _count(run: Run) -> int:
 
 
 def _missing(shards: Sequence[Run]) -> list[str]:
-    """Return the shards that are not among those of one run, as in 3/8."""
+    """Return the shards of a run that are missing, such as 3/8."""
     count, there = _count(shards[0]), {run.shard for run in shards}
     return [name for name in (f"{number}/{count}" for number in range(1, count + 1)) if name not in there]
 
 
 def _difference(shards: Iterable[Run]) -> str:
-    """Return that some shards are of other cases than others, and why; an empty string if none is."""
+    """Return an error message if the shards have different specs or selected cases, else an empty string."""
     for key, what in (("specs", ": the specs of "), ("planned", ": those of "), ("cases", "")):
         homes: defaultdict[object, list[str]] = defaultdict(list)
         for run in shards:
@@ -156,7 +156,7 @@ def _difference(shards: Iterable[Run]) -> str:
 
 
 def _strays(shards: Sequence[Run], groups: Iterable[Sequence[Run]]) -> Iterator[str]:
-    """Yield in what each other group of shards, which could be the missing ones, differs from those that are there."""
+    """Yield the fields in which other shards, which could be the missing ones, differ from the present ones."""
     first, there = shards[0], {run.shard for run in shards}
     for others in groups:
         one, names = others[0], {run.shard for run in others}
@@ -167,9 +167,9 @@ def _strays(shards: Sequence[Run], groups: Iterable[Sequence[Run]]) -> Iterator[
 
 
 def _joined(several: Iterable[Run]) -> Run | None:
-    """Return the run that some shards make up; None if they ran on different devices.
+    """Return the run that some shards form; None if they ran on different models of a device.
 
-    What was left out of the whole, each of them has counted.
+    `left_out` is that of the first shard: each shard has the counts of the whole run.
     """
     shards = sorted(several, key=lambda run: int(run.shard.partition("/")[0]))
     details: dict[str, str] = {}

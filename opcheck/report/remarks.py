@@ -1,4 +1,4 @@
-"""What a summary says beside outcomes: which cases were left out, and which operators have wider tolerances."""
+"""Lines of a summary beside the outcomes: cases left out, operators with wider tolerances, and notes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def left_out_lines(rules: Counter[Rule]) -> list[str]:
 
 
 def left_out_rows(rules: Counter[Rule]) -> list[LeftOut]:
-    """Return how many cases the rules of device profiles leave out, the most first, and equals by the alphabet."""
+    """Return the number of cases that each rule leaves out, largest first, and ties in alphabetical order."""
     ordered = sorted(rules.items(), key=lambda item: (-item[1], item[0]))
     return [LeftOut(device=rule.device, reason=rule.reason, cases=count) for rule, count in ordered]
 
@@ -29,7 +29,7 @@ def left_out_rows(rules: Counter[Rule]) -> list[LeftOut]:
 def wide_count(records: Iterable[Outcome], how: str = "--wide") -> list[str]:
     """Return a line with the number of operators that are held to wider tolerances than the defaults, if there are any.
 
-    how: what lists them.
+    how: the option that lists them.
     """
     count = len(_wide(records))
     held = "1 operator is" if count == 1 else f"{count} operators are"
@@ -37,7 +37,7 @@ def wide_count(records: Iterable[Outcome], how: str = "--wide") -> list[str]:
 
 
 def wide_lines(records: Iterable[Outcome]) -> list[str]:
-    """Return a line for each operator and its wider tolerances: a pass means less there."""
+    """Return a line for each operator and tolerance wider than the default. A pass at such a tolerance means less."""
     return [
         f"{operator} is held to {text} in {', '.join(checks)}"
         for operator, own in _wide(records).items()
@@ -46,7 +46,10 @@ def wide_lines(records: Iterable[Outcome]) -> list[str]:
 
 
 def note_lines(records: Iterable[Outcome]) -> list[str]:
-    """Return a line for each operator with the first of the notes on it: what is no failure, but worth to be known."""
+    """Return a line for each operator with notes: the first note, and the number of others.
+
+    A note is additional information, not a failure.
+    """
     noted: dict[str, dict[str, None]] = {}
     for record in records:
         for own in record.fields.get("notes", {}).values():
@@ -58,7 +61,7 @@ def note_lines(records: Iterable[Outcome]) -> list[str]:
 
 
 def _wide(records: Iterable[Outcome]) -> dict[str, dict[str, dict[str, None]]]:
-    """Return, for each operator, its wider tolerances as text, with the checks that they hold for."""
+    """Return, for each operator, its wider tolerances as text, with the checks that use them."""
     operators: dict[str, dict[str, dict[str, None]]] = {}
     for record in records:
         if wide := record.fields.get("tolerance"):

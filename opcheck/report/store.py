@@ -1,4 +1,4 @@
-"""The file of a report: JSON Lines, appended while a run goes on, and read back, even if the end is missing."""
+"""Reads and writes report files: JSON Lines, appended during a run, and readable even if the end is missing."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ RENEW = "run the cases again with --report-json"
 
 
 class ReportFile:
-    """The file of a run that goes on: a line once it is known, whatever becomes of the process afterwards.
+    """The report file of a run in progress. Each line is written at once, so that it survives a crash.
 
-    Lines that find no room on the disk are kept and written later: the file may be cut off, but is never corrupt.
+    If the disk is full, lines are kept and written later: the file may be cut off, but is never corrupt.
     """
 
     def __init__(self, path: Path) -> None:
-        """Begin an empty file, or open a stream. Raises OSError if it cannot be written."""
+        """Create or truncate a file, or open a stream. Raises OSError if it cannot be written."""
         self._path = path
         self._is_stream = is_stream(path)
         self._file = opened(path)
@@ -41,19 +41,19 @@ class ReportFile:
         self._trouble: OSError | None = None
 
     def append(self, line: Line | Outcome) -> None:
-        """Write a line, if possible."""
+        """Write a line. If that fails, keep it, and write it with the next one."""
         self._waiting += _encoded(line)
         self._count += 1
         self._write()
 
     def close(self) -> str:
-        """Write what is waiting. Return what is wrong with the report; an empty string if nothing is."""
+        """Write the lines that were kept. Return an error message if the report is incomplete, else an empty string."""
         self._write()
         try:
             with self._file:
                 if not self._is_stream:
-                    os.fsync(self._file.fileno())  # some file systems report only now that they are full
-                    if not self._path.exists():  # somebody has removed it
+                    os.fsync(self._file.fileno())  # some file systems report a full disk only here
+                    if not self._path.exists():  # it was removed during the run
                         self._file.seek(0)
                         replace(self._path, [self._file.read()])
         except OSError as error:
@@ -74,7 +74,7 @@ class ReportFile:
 
 
 def write(report: Report, path: Path) -> None:
-    """Write a whole report to a stream, or in place of a file. Raises OSError, and leaves the file as it was."""
+    """Write a report to a stream, or replace a file. If that fails, raise OSError and leave the file unchanged."""
     replace(path, map(_encoded, _lines(report)))
 
 
@@ -92,16 +92,16 @@ def _part(run: Run, kind: type[Header | End]) -> Line:
 
 
 def _encoded(line: Line | Outcome) -> bytes:
-    """Return the text of a line. Raises ValueError for numbers that JSON does not have."""
+    """Return a line as JSON, with a line end. Raises ValueError for infinities and NaN."""
     data = line.record() if isinstance(line, Outcome) else line.model_dump(mode="json")
     return json.dumps(data, allow_nan=False).encode() + b"\n"
 
 
 def read(path: Path) -> Report:
-    """Return the report in a file. The shards of a run are one run if all of them are there.
+    """Return the report in a file. The shards of a run are joined if all of them are present.
 
-    One of a newer minor version may have keys that are unknown here: they are ignored. If the last line is cut off, the
-    report has the others, and says so. Raises RequestError for anything else that is no report.
+    Unknown keys are ignored if the report has a newer minor version. If the last line is cut off, it is left out and
+    listed in `unread`. Raises RequestError if the file cannot be read or has any other mistake.
     """
     prefix = f"{shown(path)}: "
     try:
@@ -112,16 +112,16 @@ def read(path: Path) -> Report:
 
 
 def read_durations(path: Path) -> Durations:
-    """Return how long cases have taken, by the report of an earlier run. Raises RequestError if it cannot be read.
+    """Return the durations of cases from the report of an earlier run. Raises RequestError if it cannot be read.
 
-    A skipped case has taken no time, and says nothing of what it would take.
+    Skipped cases are left out, since their durations do not predict those of a run.
     """
     records = (record for record in read(path).records if record.outcome != "skipped")
     return Durations.of((Taken(one.id, one.operator, one.check, one.seconds) for one in records), str(path))
 
 
 def _report(text: bytes, prefix: str) -> Report:
-    """Return the report that a text is. prefix: names its file in messages. Raises RequestError."""
+    """Parse the text of a report. prefix: the beginning of messages, with the file. Raises RequestError."""
     runs: list[Run] = []
     unread = []
     for number, line in _parsed(text, prefix):
@@ -136,12 +136,12 @@ def _report(text: bytes, prefix: str) -> Report:
         else:
             runs[-1] = runs[-1].model_copy(update=dict(line))
     for run in runs:
-        run.records = [*{record.id: record for record in run.records}.values()]  # the last one of each case
+        run.records = [*{record.id: record for record in run.records}.values()]  # the last record of each case
     return Report(joined(runs), unread)
 
 
 def _parsed(text: bytes, prefix: str) -> Iterator[tuple[int, Line | Outcome]]:
-    """Yield the lines of a file with their numbers. One that is cut off at the end counts as a file that is unread."""
+    """Yield the parsed lines of a file with their numbers. A last line that is cut off becomes an `Unread`."""
     if not text.strip():
         raise RequestError(["is empty"], prefix)
     is_newer = False
@@ -152,7 +152,7 @@ def _parsed(text: bytes, prefix: str) -> Iterator[tuple[int, Line | Outcome]]:
             data = from_json(line, allow_inf_nan=False)
         except ValueError as error:
             if number == 1 and (old := re.match(rb'\s*\{\s*"schema": *"(\d+\.\d+)"', text)):
-                _is_newer(old[1].decode(), prefix)  # it was one JSON document
+                _is_newer(old[1].decode(), prefix)  # older formats were one JSON document
             if number == 1 or number < len(lines) or not str(error).startswith("EOF "):
                 why = str(error).replace(" at line 1 column ", ", at column ")
                 raise RequestError([f"{no_report} is not JSON: {why}"], prefix) from None
@@ -173,12 +173,12 @@ def _parsed(text: bytes, prefix: str) -> Iterator[tuple[int, Line | Outcome]]:
 
 @cache
 def _adapter(key: str) -> TypeAdapter[Line | Outcome]:
-    """Return what reads a kind of line. It takes milliseconds to make, which a run that only writes need not spend."""
+    """Return the parser of a kind of line. It is created when needed, since that takes milliseconds."""
     return TypeAdapter(KINDS[key])
 
 
 def _is_newer(version: object, prefix: str) -> bool:
-    """Return whether a report is of a newer minor version. Raises RequestError if it is of another major one."""
+    """Return whether a report has a newer minor version. Raises RequestError if it has another major version."""
     parts = re.fullmatch(r"(\d{1,9})\.(\d{1,9})", str(version))
     if parts is None or not isinstance(version, str):
         raise RequestError([f'"schema" is {version!r}; expected a version such as "{SCHEMA}"'], prefix)
@@ -190,7 +190,7 @@ def _is_newer(version: object, prefix: str) -> bool:
 
 
 def _first_mistake(error: ValidationError, data: dict[str, Any]) -> str:
-    """Return the first mistake in a line, with its place."""
+    """Return the first mistake in a line, with its key, and the number of further mistakes."""
     first, *others = error.errors()
     case = f" ({json.dumps(data['id'])})" if "id" in data else ""
     what = "unknown key" if first["type"] in ("extra_forbidden", "unexpected_keyword_argument") else first["msg"]

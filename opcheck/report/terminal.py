@@ -49,7 +49,7 @@ class TerminalReport:
     """Shows a run on a console."""
 
     def __init__(self, console: Console, tells_failures: bool = True) -> None:
-        """Create a report. tells_failures: whether it tells each failure at once."""
+        """Create a report. tells_failures: whether to print a line for each failure at once."""
         self.console = console
         self._tells_failures = tells_failures
         self.records: list[Outcome] = []
@@ -57,7 +57,7 @@ class TerminalReport:
         self._progress: Progress | None = None
         self._shown_at = 0.0
         self._causes: set[str] = set()
-        """The causes of several failures that have been shown."""
+        """The causes that have been printed already: see `cause_of`."""
 
     def start(self, total: int) -> None:
         """Start a run of `total` cases."""
@@ -88,7 +88,7 @@ class TerminalReport:
             return
         done, (task,) = len(self.records), self._progress.tasks
         is_live, now = self.console.is_terminal, time.monotonic()
-        # Not after every case, since most of them are faster than an update. After the last one, a log has the summary.
+        # Most cases are faster than an update, so not after every case. In a log, the summary follows the last case.
         waited = now - self._shown_at >= (PERIOD if is_live else PERIOD_OF_LINES)
         if not waited and not (is_live and done == task.total):
             return
@@ -116,7 +116,7 @@ class TerminalReport:
         return any(record.is_bad for record in self.records)
 
     def failures(self, among: Collection[str] | None = None) -> None:
-        """Print the messages of all failures, or of those with some ids; those of one cause once."""
+        """Print the message of one failure for each cause. among: the ids of the cases to print; None: all."""
         for failure in failures_by_cause(one for one in self.records if among is None or one.id in among):
             record, cause = failure.record, cause_of(failure.record)
             if cause:
@@ -129,7 +129,7 @@ class TerminalReport:
                 self._line("", printable(line))
 
     def summary(self, seconds: float, troubles: Sequence[str] = (), left_out: Sequence[str] = ()) -> None:
-        """Print the table, the reasons of skips, what is left out, the warnings, the totals, and other troubles."""
+        """Print the tables, the reasons of skips, `left_out`, warnings, notes, the totals and `troubles`."""
         if self.records:
             for part in _tables(self.records, self.console):
                 self.console.print(part, soft_wrap=isinstance(part, Text))
@@ -155,7 +155,7 @@ class TerminalReport:
             self._line("", line)
 
     def totals(self, seconds: float, troubles: Sequence[str] = ()) -> None:
-        """Print the number of cases with each outcome, and what is wrong with other reports."""
+        """Print the number of cases with each outcome, and the problems of other report files."""
         totals = _listed(self._counts, ", ", lambda kind: f" {kind}", KINDS) or Text("no cases")
         seed = max((record.seed for record in self.records), default=0)
         begin = f"{counted(len(self.records), 'case')} in {seconds:.1f} s" + (f" with seed {seed}" if seed else "")
@@ -202,7 +202,7 @@ def _tables(records: Iterable[Outcome], console: Console) -> Iterator[Text | Tab
 
 
 def _blocks(cells: Cells, checks: Sequence[str], console: Console) -> Iterator[Table]:
-    """Yield one table, or two halves of it if it does not fit the console. One column that is too wide is folded."""
+    """Yield one table, or those of its halves if it does not fit the console. A single column is folded instead."""
     table = Table(box=SIMPLE, padding=(0, 1))
     table.add_column("check", overflow="fold")
     for family in cells:

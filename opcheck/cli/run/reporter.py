@@ -38,9 +38,9 @@ class RunReporter:
     """A pytest plugin that replaces pytest's terminal report with opcheck's."""
 
     def __init__(self, console: Console, options: argparse.Namespace, settings: Settings, *, is_part: bool) -> None:
-        """Create the plugin. Raises RequestError for the report to compare the run with.
+        """Create the plugin. Raises RequestError if the report of `--against` cannot be read.
 
-        is_part: whether the cases are part of a run that looks for mistakes itself.
+        is_part: whether the cases are part of a larger run, which has checked the specs and the selection already.
         """
         self.options = options
         self.settings = settings
@@ -49,12 +49,12 @@ class RunReporter:
         self.is_part = is_part
         self.start = time.monotonic()
         self.mistakes: list[str] = []
-        """The reasons not to run anything, or nothing more."""
+        """Mistakes in the request or the specs, and other reasons why the run was not started or was ended."""
         self.total = 0
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Silence pytest's terminal report, and look for mistakes before any process starts."""
+        """Silence pytest's terminal report, and check the request and the specs before any process starts."""
         self.plugin = config.stash[PLUGIN]
         self.plugin.command = ["opcheck", *self.options.words]
         silence(config)
@@ -67,12 +67,12 @@ class RunReporter:
             raise pytest.UsageError from None
 
     def _look_for_mistakes(self) -> None:
-        """Load the specs, and check the selection. Workers load the specs again. Raises SpecError."""
+        """Load the specs, and check the selection and the devices. Workers load the specs again. Raises SpecError."""
         plugin, options = self.plugin, self.options
         self.library = loaded(plugin.requested, self.settings)
         chosen = selection(options, self.settings, self.library)
         self.devices = devices(options, self.settings)
-        # The nodes of a cluster have other devices than this machine.
+        # With --ray, the devices of the cluster count, not those of this machine.
         absent = [] if options.ray else plugin.ask_devices()
         if absent:
             raise RequestError(absent)
@@ -84,12 +84,12 @@ class RunReporter:
         print(excrepr, file=sys.stderr)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Record why a plugin has ended the run, if one has."""
+        """Record the reason if a plugin has ended the run by `pytest.exit` with exit code 2."""
         if isinstance(excinfo.value, pytest.exit.Exception) and excinfo.value.returncode == 2:
             self.mistakes.append(str(excinfo.value.msg))
 
     def pytest_collection_finish(self, session: Any) -> None:
-        """Start the progress bar. With pytest-xdist, the workers tell the number of cases later."""
+        """Start the progress bar. With pytest-xdist, the workers report the number of cases later."""
         if session.items:
             self.begin(len(session.items))
 
@@ -118,7 +118,7 @@ class RunReporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Record why the cases could not be divided into shards, if so."""
+        """Record the reason if the cases could not be divided into shards."""
         if self.plugin.refused:
             self.mistakes.append(f"opcheck: {self.plugin.refused}")
 
@@ -129,7 +129,7 @@ class RunReporter:
         """
         self.report.stop()
         if self.mistakes:
-            raise RequestError(dict.fromkeys(self.mistakes), prefix="")  # each worker says the same
+            raise RequestError(dict.fromkeys(self.mistakes), prefix="")  # each worker reports the same mistakes
         if code == pytest.ExitCode.NO_TESTS_COLLECTED:
             raise RequestError(["the request selects no case", *left_out_lines(self.plugin.left_out)])
         if code == pytest.ExitCode.USAGE_ERROR:
@@ -145,7 +145,7 @@ class RunReporter:
             changed = changes(self.old, self._written, self.library, self.devices, paths)
             failed = changed.is_regression() or bool(wrong)
             new = {one.id for records in changed.newly_failing() for one in records}
-            code = int(failed) if code in (0, 1) else code  # pytest does not know which failures are old
+            code = int(failed) if code in (0, 1) else code  # pytest's code counts old failures, too
             self.report.failures(new)
             self.report.lines([*changed.lines(), *self._shared()])
             self.report.totals(seconds, wrong)
@@ -159,9 +159,10 @@ class RunReporter:
         return self._exit_code(code, len(self.report.records), failed=failed)
 
     def _untested(self) -> str:
-        """Return why the run does not hold what was asked for; an empty string if it does, or others have it.
+        """Return why requested tests were not run, else an empty string.
 
-        A device that is named, but skipped, was asked for. A shard may have cases that are skipped, and no others.
+        The reason is that a device named by `--device` is absent, or that every case was skipped. In a shard, the
+        latter is no mistake: the other shards may have cases that run.
         """
         skipped = [record.reason for record in self.report.records if record.outcome == "skipped"]
         for name in self.plugin.names("device"):
@@ -176,7 +177,7 @@ class RunReporter:
 
     @cached_property
     def _written(self) -> Report:
-        """The report of this run, which has ended: with a header, and files relative to the root of the project."""
+        """The finished report of this run, read from its file. Paths are relative to the project root."""
         return read(Path(self.options.report_json))
 
     def _left_out(self) -> list[str]:
@@ -186,7 +187,7 @@ class RunReporter:
         return [f"{line}{before}" for line in left_out_lines(self.plugin.left_out)]
 
     def _shared(self) -> list[str]:
-        """Return what there is to say about the shard and the order of the cases."""
+        """Return a line about the shard and one about the random order of the cases, if they apply."""
         order, shared = self.options.order, [] if self.plugin.shared is None else [str(self.plugin.shared)]
         return shared if order is None else [*shared, f"cases in a random order, which --order {order} gives again"]
 
@@ -207,10 +208,10 @@ class RunReporter:
 
 
 def silence(config: pytest.Config) -> None:
-    """Keep pytest's terminal report from showing anything. It stays registered: other plugins rely on it."""
+    """Replace pytest's terminal reporter by a silent one. Other plugins rely on a registered reporter."""
     config.pluginmanager.unregister(name="terminalreporter")
     silent: Any = pytest.TerminalReporter(config, io.StringIO())
-    for hook in ("logstart", "logreport", "logfinish"):  # saves the time and the memory for each case
+    for hook in ("logstart", "logreport", "logfinish"):  # they would take time and memory for each case
         setattr(silent, f"pytest_runtest_{hook}", None)
     config.pluginmanager.register(silent, "terminalreporter")
 
@@ -218,12 +219,12 @@ def silence(config: pytest.Config) -> None:
 def changes(
     old: Report, new: Report, library: Library, devices: Iterable[DeviceProfile], paths: Collection[str]
 ) -> Diff:
-    """Compare the report of a run with an earlier one.
+    """Compare the report of a run with an earlier report.
 
-    A case of the old report is gone if the specs no longer have it, whatever options select: cases on other devices,
-    of other files, and of other shards of the run are not missed.
+    A case of the old report counts as gone only if the specs no longer have it. A case that this run did not select is
+    not gone: it may be on another device, in another file or shard, or excluded by an option.
 
-    library: the operators below some paths, which are written as in records.
+    library: the operators in the requested specs. paths: these files and folders, in the form of `Outcome.file`.
     """
     devices = list(devices)
     names, planned = {device.name for device in devices}, {case.id for case in plan(library, devices)}

@@ -1,4 +1,4 @@
-"""Runs cases with pytest, as the options of `opcheck run` say."""
+"""Runs cases with pytest, according to the options of `opcheck run`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from opcheck.settings import Settings
 from opcheck.spec.load import BUILTIN, builtin_folder
 
 MOST_CRASHES = 1000
-"""The number of crashes after which a run gives up. By default, pytest-xdist allows only a few."""
+"""The maximum number of crashed workers in a run. The default of pytest-xdist is only a few."""
 
 TIMEOUT = 300.0
 """The default time limit for a case, in seconds."""
@@ -30,9 +30,10 @@ TIMEOUT = 300.0
 def run_cases(
     options: argparse.Namespace, settings: Settings, plugins: Iterable[object] = (), *, is_part: bool = False
 ) -> int:
-    """Run cases, show what becomes of them, and return the exit code.
+    """Run cases, print their progress and outcomes, and return the exit code.
 
-    plugins: further plugins of pytest. is_part: whether the cases are part of a run that looks for mistakes itself.
+    plugins: further plugins of pytest. is_part: whether the cases are part of a larger run, which has checked the specs
+    and the selection already.
     Raises SpecError if nothing can be run.
     """
     # A separate descriptor, since pytest redirects the standard one while tests run.
@@ -46,7 +47,7 @@ def run_cases(
 
 
 def _limits(options: argparse.Namespace, settings: Settings) -> tuple[float | None, int]:
-    """Return the most seconds of a case, None without a limit, and the most MiB of its process."""
+    """Return the time limit of a case in seconds (None: no limit) and the memory limit of its process in MiB."""
     seconds = next((one for one in (options.timeout, settings.timeout) if one is not None), TIMEOUT)
     count = options.n or "1"
     processes = max(int(count), 1) if count.isdecimal() else os.cpu_count() or 1
@@ -54,10 +55,10 @@ def _limits(options: argparse.Namespace, settings: Settings) -> tuple[float | No
 
 
 def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
-    """Return the command line for pytest. Without conftest.py files: a folder of specs is data."""
+    """Return the command line for pytest. It ignores conftest.py files: a folder of specs is data."""
     root = os.path.relpath(settings.root)  # relative, since pytest expands $NAME in it
     arguments = ["--opcheck-alone", "--rootdir", root]
-    # Here are no tests, and to rewrite the assertions of a plugin means to compile all of opcheck in each process.
+    # There are no tests. To rewrite a plugin's assertions, each process would have to compile all of opcheck.
     arguments += ["--noconftest", "-o", "norecursedirs=", "--disable-warnings", "--assert=plain"]
     arguments += ["-p", "no:hypothesispytest", "-p", "no:logging"]
     arguments += pytest_arguments(options)
@@ -75,4 +76,4 @@ def _pytest_path(path: str) -> str:
     parts = Path(path).parts
     if parts and parts[0] == BUILTIN and not Path(split_id(path)[0]).exists():
         return str(builtin_folder().joinpath(*parts[1:]))
-    return f"./{path}" if path.startswith("-") else path  # not an option
+    return f"./{path}" if path.startswith("-") else path  # else taken for an option

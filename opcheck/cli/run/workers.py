@@ -1,4 +1,4 @@
-"""The workers of `opcheck run`: a case whose process crashes, hangs or uses too much memory gets an outcome."""
+"""The worker processes of `opcheck run`: a case that crashes, hangs or uses too much memory gets an outcome."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from opcheck.pytest_plugin.project import PLUGIN
 from opcheck.running.watchdog import Death, Watchdog
 
 MOST_TIME_OUTS = 2
-"""The time-outs of an operator on a device after which its other cases are blocked."""
+"""The number of time-outs of an operator on a device after which its other cases are blocked."""
 
 
 class Workers:
     """A pytest plugin for the controlling process. pytest-xdist starts the workers and replaces them."""
 
     def __init__(self, seconds: float | None, memory: int) -> None:
-        """Create the plugin. seconds, memory: how much time a case may take, and how many MiB its process."""
+        """Create the plugin.
+
+        seconds: the time limit of a case; None: no limit. memory: the memory limit of its process, in MiB.
+        """
         self._folder = Path(tempfile.mkdtemp(prefix="opcheck-"))
         self._watchdog = Watchdog(self._folder, seconds, memory)
         self._deaths: dict[str, Death] = {}
@@ -30,12 +33,12 @@ class Workers:
         self._time_outs: Counter[str] = Counter()
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Start watching."""
+        """Start the watchdog."""
         self._plugin = session.config.stash[PLUGIN]
         self._watchdog.start()
 
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker where its lifeline file is, and how long a case may take."""
+        """Pass the path of the lifeline file and the time limit of a case to a worker."""
         node.workerinput["opcheck_lifeline"] = str(self._watchdog.path_of(node.gateway.id))
         node.workerinput["opcheck_seconds"] = self._watchdog.seconds
 
@@ -57,16 +60,16 @@ class Workers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
-        """Give a case that ended its process an outcome. Restart a case whose process was broken by another one."""
+        """Report the outcome of a case whose process died. If an earlier case broke the process, run the case again."""
         death = self._deaths.get(report.node.gateway.id, Death("the process is gone"))
-        if death.sign.doing == "broken":  # by a case that has an outcome, so that this comes to an end
+        if death.sign.doing == "broken":  # the case that broke it has an outcome, so this cannot loop
             report.outcome = "rescheduled"
             sched.mark_test_pending(crashitem)
             return
         case = self._plugin.case_of(crashitem)
         if case and report_death(report, case, death, self._plugin).is_bad and death.is_time_out:
             self._time_outs[case.hazard] += 1
-            if self._time_outs[case.hazard] == MOST_TIME_OUTS:  # all of its cases may wait for the same
+            if self._time_outs[case.hazard] == MOST_TIME_OUTS:  # its other cases may hang as well
                 self._watchdog.give_up(case.hazard)
 
     @pytest.hookimpl(tryfirst=True)

@@ -1,4 +1,4 @@
-"""Writes a report as one HTML file: template, style, script and data in one, with nothing to fetch."""
+"""Writes a report as one self-contained HTML file: template, style, script and data."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def write(report: Report, path: Path) -> None:
 
 
 def rendered(report: Report) -> str:
-    """Return the page of a report.
+    """Return the HTML page of a report.
 
-    Text of the report is data, never markup: the template escapes what it shows, and the script makes text nodes of the
-    rest. Should both fail, the policy of the page runs no other script than its own, and loads nothing.
+    Text of the report never becomes markup: the template escapes it, and the script creates text nodes. As a second
+    barrier, the content security policy of the page allows no script but its own, and loads nothing.
     """
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -56,7 +56,7 @@ def rendered(report: Report) -> str:
 
 
 def title(runs: list[Run]) -> str:
-    """Return what the page is about: its devices, and its versions of torch."""
+    """Return the title of the page, with the devices and the versions of torch."""
     devices = list(dict.fromkeys(device for run in runs for device in run.devices))
     versions = list(dict.fromkeys(run.torch for run in runs if run.torch))
     parts = [", ".join(devices), f"torch {', '.join(versions)}" if versions else ""]
@@ -64,7 +64,7 @@ def title(runs: list[Run]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words, as in `2 h 5 min`, `3 min 10 s` or `4.2 s`."""
+    """Return a duration in words, as in `2 h 5 min`, `3 min 10 s` or `4.2 s`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -72,7 +72,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(text: str) -> str:
-    """Return a time by ISO 8601 for people, or as it is if it is none."""
+    """Return an ISO 8601 time in a readable form. Return any other text unchanged."""
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).strftime("%d %b %Y, %H:%M %Z").strip()
     except ValueError:
@@ -85,7 +85,7 @@ def _script() -> str:
 
 
 def _embedded(data: Mapping[str, Any]) -> str:
-    """Return data as JSON in which no HTML can begin or end."""
+    """Return data as JSON in which `&`, `<` and `>` are escaped, so that it is safe inside HTML."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -1,4 +1,4 @@
-"""The data of the page: each text once, each case as a few numbers, so that 20,000 cases take about a megabyte."""
+"""Encodes a report for the page: each text once, each case as a few numbers. 20,000 cases take about a megabyte."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from opcheck.running.outcome import KINDS, Outcome
 from opcheck.spec.checks import BUILTIN
 
 TEXTS = ("operator", "variant", "check", "device", "dtype", "family", "reason", "file")
-"""What is written as a number, which stands for a text in a table."""
+"""The properties of a case that are encoded as indices into tables of texts."""
 
 PLACE = "\x00"
-"""Stands for the id of a case in the command that runs it again: all cases of a file have the same, but for that."""
+"""A placeholder for the id of a case in its rerun command. Without the id, the cases of a file share one command."""
 
 ENTRY = ("output", "leaf", "row", "column", "numerical", "analytical", "wrong", "entries", "name", "leaf_name")
-"""Fields about the worst entry, which `worst` and `jacobians` have as well."""
+"""Fields about the worst entry. If there is `worst`, they are left out, since it has the same data."""
 
 CLAIMS = {kind.name: kind.claim for kind in BUILTIN}
-"""What the built-in checks test, in the order in which they are planned."""
+"""The claim that each built-in check tests, in the order in which checks are planned."""
 
 DIGITS = 12
-"""Of an entry of a Jacobian. Differences of entries are computed in the page."""
+"""The significant digits of an entry of a Jacobian. The page subtracts entries, so a few digits are not enough."""
 
 
 def _number(value: float) -> float | int | str:
-    """Return a number as JSON can hold it, in few characters."""
+    """Return a number for JSON, with few characters. Infinities and NaN become text."""
     if not math.isfinite(value):
         return str(value)
     short = float(f"{value:.{DIGITS}g}")
@@ -40,7 +40,7 @@ Number = Annotated[float, PlainSerializer(_number)]
 
 
 class Window(BaseModel):
-    """A part of two Jacobians: see `opcheck.checks.pictured`."""
+    """A part of the numerical and the analytical Jacobian: see `opcheck.checks.pictured`."""
 
     name: str
     output: str = ""
@@ -57,7 +57,7 @@ class Window(BaseModel):
 
 
 class Entry(BaseModel):
-    """An entry of a Jacobian that is wrong."""
+    """A wrong entry of a Jacobian."""
 
     output_index: list[int]
     output_part: str
@@ -69,21 +69,21 @@ class Entry(BaseModel):
     leaf_name: str
 
     def shown(self) -> list[Any]:
-        """Return its name, and its two values."""
+        """Return the name of the entry, its numerical and its analytical value."""
         above = f"{self.name}{[*self.output_index]}{self.output_part and '.'}{self.output_part}"
         below = f"{self.leaf_name}{[*self.leaf_index]}{self.leaf_part and '.'}{self.leaf_part}"
         return [f"d {above} / d {below}", _number(self.numerical), _number(self.analytical)]
 
 
 class Finding(BaseModel):
-    """What a disagreement looks like."""
+    """A pattern in the disagreement of two Jacobians, such as a constant factor."""
 
     kind: str
     text: str
 
 
 class Diagnosis(BaseModel):
-    """The fields of a wrong Jacobian. What else there is does not belong to it."""
+    """The fields of a record about a wrong Jacobian. Other fields are ignored."""
 
     diagnosis: list[Finding] = []
     worst: list[Entry] = []
@@ -93,8 +93,9 @@ class Diagnosis(BaseModel):
 def encoded(report: Report) -> dict[str, Any]:
     """Return a report as plain data for the script of the page.
 
-    `columns` has a list for each property of the cases: numbers, which for those of `TEXTS` are places in `tables`.
-    `ids` has the ids that do not follow from the rest. `details` is about those cases alone that have any.
+    `columns` has a list of numbers for each property of the cases; for `TEXTS` and "rerun", they are indices into
+    `tables`. `ids` has only the ids that cannot be composed from other properties, and `details` only the cases that
+    have details, each by the index of the case.
     """
     tables: dict[str, dict[str, int]] = {name: {} for name in (*TEXTS, "rerun")}
     tables["check"] = {name: place for place, name in enumerate(_checks(report))}
@@ -127,13 +128,13 @@ def encoded(report: Report) -> dict[str, Any]:
 
 
 def _checks(report: Report) -> list[str]:
-    """Return the checks of a report, in the order in which they are planned; cases finish in any."""
+    """Return the checks of a report in the order in which they are planned. Cases may finish in any order."""
     present = dict.fromkeys(record.check for record in report.records)
     return [*(name for name in CLAIMS if name in present), *(name for name in present if name not in CLAIMS)]
 
 
 def _devices(report: Report) -> list[str]:
-    """Return the devices of a report, as its runs name them."""
+    """Return the devices of a report, in the order of the headers of its runs."""
     named = [device for run in report.runs for device in run.devices]
     return list(dict.fromkeys([*named, *(record.device for record in report.records)]))
 
@@ -144,13 +145,13 @@ def _usual_id(record: Outcome) -> str:
 
 
 def _details(record: Outcome) -> dict[str, Any]:
-    """Return what the page of a case shows beside what each case has. Checks of others may have any fields."""
+    """Return the details that only some cases have, such as messages. Checks of plugins may have any fields."""
     fields = dict(record.fields)
     shown: dict[str, Any] = {"message": record.message, "toml": record.toml, "sample": fields.pop("sample", "")}
     try:
         own = Diagnosis.model_validate(fields)
     except ValidationError:
-        pass  # they are shown as they are
+        pass  # the fields are shown unchanged
     else:
         shown["findings"] = [one.text for one in own.diagnosis]
         shown["worst"] = [one.shown() for one in own.worst]

@@ -1,1 +1,1 @@
-"""`opcheck run --ray`: the cases of a run as tasks of a Ray cluster."""
+"""`opcheck run --ray`: runs cases as tasks of a Ray cluster."""

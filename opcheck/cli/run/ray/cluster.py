@@ -1,4 +1,4 @@
-"""A Ray cluster: started or joined, asked what it has, given tasks, and left again."""
+"""A connection to a Ray cluster: starts or joins it, queries its resources, runs tasks and disconnects."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from opcheck.spec.problems import RequestError
 from opcheck.text import message_of
 
 LOCAL = "local"
-"""The address that stands for a cluster of this machine's own, started for the run."""
+"""The address that stands for a cluster on this machine, started for the run."""
 
 OBJECT_STORE = 100 * 2**20
-"""The bytes of shared memory of a local cluster. Only arguments and reports go through it."""
+"""The shared memory of a local cluster, in bytes. Only arguments and reports go through it."""
 
 RETRIES = 2
-"""How many times a task is tried again whose process has died."""
+"""How many times Ray retries a task whose process has died."""
 
 KNOWN = {option: name for name, option in RESERVED.items() if option}
-"""Ray's names of the resources that a task asks for by options of their own."""
+"""Ray's name of each resource that has an option of its own: `num_cpus` is `CPU`."""
 
 
 class Died(Exception):
-    """The process, or the node, that ran a task is gone."""
+    """The process or the node that ran a task has died."""
 
 
 def address(text: str) -> str:
-    """Return the address of a cluster. Raises ArgumentTypeError."""
+    """Return the text if it is the address of a cluster: `local`, `auto` or HOST:PORT. Raises ArgumentTypeError."""
     if text in (LOCAL, "auto") or re.fullmatch(r"[^\s/:]+:\d+|\[[0-9a-fA-F:]+\]:\d+", text):
         return text
     raise argparse.ArgumentTypeError(
@@ -42,13 +42,13 @@ def address(text: str) -> str:
 
 
 class Cluster:
-    """A connection to a cluster. A context: on exit, its tasks end, and so does a cluster that was started for it."""
+    """A connection to a cluster, as a context manager. On exit, tasks are cancelled, and a local cluster stops."""
 
     def __init__(self, where: str, cpus: int | None = None) -> None:
         """Start or join a cluster.
 
-        cpus: how many CPUs a cluster of one's own has; None: all of this machine.
-        Raises RequestError if that is not possible.
+        where: its address. cpus: the number of CPUs of a local cluster; None: all of this machine.
+        Raises RequestError if ray is not installed, or the cluster cannot be started or joined.
         """
         try:
             self._ray: Any = importlib.import_module("ray")
@@ -79,7 +79,7 @@ class Cluster:
             self._ray.shutdown()
 
     def share(self, value: object) -> Any:
-        """Return a reference to a value, to be given to tasks in its place."""
+        """Store a value in the cluster once. Return a reference, to pass to tasks instead of the value."""
         return self._ray.put(value)
 
     @property
@@ -88,7 +88,7 @@ class Cluster:
         return max(int(self._ray.cluster_resources().get("CPU", 1)), 1)
 
     def lacks(self, resources: Mapping[str, float]) -> str:
-        """Return what the cluster has, in words, if no node of it has what a task asks for; else an empty string."""
+        """Return the resources of all nodes, in words, if no node has those that a task needs; else an empty string."""
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         wanted = {KNOWN.get(name, name): amount for name, amount in demand(resources).items()}
         if any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes):
@@ -96,22 +96,25 @@ class Cluster:
         return "; ".join(sorted({_describe_node(node) for node in nodes})) or "no nodes"
 
     def start(self, function: Callable[..., Any], resources: Mapping[str, float], *arguments: object) -> Any:
-        """Start a task, once there is room for it. Return what stands for its result."""
+        """Submit a task, which starts once its resources are free. Return a reference to its result."""
         wanted = demand(resources)
         known = {name: wanted.pop(name) for name in KNOWN if name in wanted}
-        # A task is tried again where its process or its node is lost. And one process is for many tasks.
+        # Ray retries a task whose process or node has died. max_calls=0: a process is reused for many tasks.
         remote = self._ray.remote(max_retries=RETRIES, max_calls=0)(function)
         task = remote.options(resources=wanted, name=f"opcheck:{function.__name__}", **known).remote(*arguments)
         self._pending.append(task)
         return task
 
     def finished(self, seconds: float) -> list[Any]:
-        """Return the tasks that have ended, after at most some seconds."""
+        """Wait until a task has ended, for at most some seconds. Return a list of that task, or an empty list."""
         ended, self._pending = self._ray.wait(self._pending, num_returns=1, timeout=seconds)
         return list(ended)
 
     def result(self, task: Any) -> Any:
-        """Return what a finished task has returned. Raises Died, or RequestError if it cannot be run at all."""
+        """Return the result of a finished task.
+
+        Raises Died if its process or node died, RequestError if the task raised an error or could not start.
+        """
         errors = self._ray.exceptions
         try:
             return self._ray.get(task)
@@ -122,7 +125,7 @@ class Cluster:
 
 
 def demand(resources: Mapping[str, float]) -> dict[str, float]:
-    """Return the resources of a task: those that a profile names, and one CPU if it does not say how many."""
+    """Return the resources of a task: those of a profile, and one CPU unless the profile has `num_cpus`."""
     return {"num_cpus": 1.0, **resources}
 
 

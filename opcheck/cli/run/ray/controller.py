@@ -1,4 +1,4 @@
-"""Hands the cases of a run to a Ray cluster: a pytest plugin in the controlling process."""
+"""Runs cases on a Ray cluster: a pytest plugin in the controlling process."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.problems import RequestError
 
 FEWEST, MOST = 64, 500
-"""The number of cases after which a task takes no further group. To begin one, torch is imported."""
+"""The bounds of the number of cases that fill a task. Starting a task is expensive, since it may import torch."""
 
 SHARES = 4
-"""The number of tasks that each CPU gets of a run, if they have neither too few nor too many cases."""
+"""The number of tasks per CPU, unless their sizes would be out of bounds."""
 
 PATIENCE = 5.0
-"""Seconds without a result after which the resources of the cluster are looked at again."""
+"""Seconds without a result after which the cluster is checked again for the resources of the waiting tasks."""
 
 OF_THE_WHOLE = (
     "k", "m", "ray", "shard", "durations", "report_json", "junitxml", "x", "lf", "against", "github_annotations",
 )  # fmt: skip
-"""The options of a run, beside its selection, that its tasks do not have."""
+"""Options that apply to the run as a whole. Tasks do not get them, nor the options that select cases."""
 
 
 class RayRun:
@@ -52,18 +52,18 @@ class RayRun:
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Leave torch and operators to the tasks."""
+        """Keep this process from importing torch and operators: only tasks need them."""
         config.stash[PLUGIN].runs_elsewhere = True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Run all cases. Raises what ends the session early."""
+        """Run all cases. Raises an exception of pytest if the session ends early."""
         if session.testsfailed or session.config.option.collectonly or not session.items:
-            return None  # pytest deals with it
+            return None  # pytest's own loop handles these
         items = [item for item in session.items if isinstance(item, CaseItem)]
         self.session = session
         try:
-            # Ray prints that processes die, and has a handler of its own for signals.
+            # Ray prints messages about dead processes. It also sets a signal handler, which ours must replace.
             with redirect_stdout(io.StringIO()), Cluster(self._where, self._cpus) as cluster, terminated_as_interrupt():
                 self.cluster = cluster
                 self._run(items)
@@ -72,13 +72,13 @@ class RayRun:
         return True
 
     def _run(self, items: list[CaseItem]) -> None:
-        """Run all cases. Raises RequestError, or what ends the session early."""
+        """Run all cases. Raises RequestError if tasks cannot run, an exception of pytest if the session ends early."""
         files = {file: digest(Path(file)) for file in map(_file, items)}
         job = self.cluster.share(Job(os.getcwd(), self._options, files))
         absent = self._absent(items)
         present = [item for item in items if item.case.device.name not in absent]
         enough = min(max(len(present) // (SHARES * self.cluster.cpus), FEWEST), MOST)
-        waiting: dict[Any, list[CaseItem]] = {}  # the tasks that have not ended, with their cases
+        waiting: dict[Any, list[CaseItem]] = {}  # the cases of each task that has not ended
         for several in _parts(present, enough):
             device, names = several[0].case.device, [item.case.id for item in several]
             task = self.cluster.start(run_part, device.resources, job, _file(several[0]), device.name, names)
@@ -94,7 +94,7 @@ class RayRun:
                 self._log(item, [_skipped(item, why)])
 
     def _absent(self, items: list[CaseItem]) -> dict[str, str]:
-        """Return why devices that nobody has named are on no node, by name. Raises RequestError for a named one."""
+        """Return why devices are absent from the cluster, by name. Raises RequestError if `--device` names one."""
         named = self.session.config.stash[PLUGIN].names("device")
         devices = {item.case.device.name: item.case.device for item in items}
         self._require(device for name, device in devices.items() if name in named)
@@ -102,7 +102,7 @@ class RayRun:
         return {name: f"no node of the Ray cluster has it; it has {text}" for name, text in lacking.items() if text}
 
     def _require(self, devices: Iterable[DeviceProfile]) -> None:
-        """Raise RequestError if no node of the cluster has what a device asks for."""
+        """Raise RequestError if no node of the cluster has the resources that one of the devices needs."""
         for device in {device.name: device for device in devices}.values():
             if lacking := self.cluster.lacks(device.resources):
                 asked = f"a task on {device.name} asks for: {describe(demand(device.resources))}; it has {lacking}"
@@ -110,7 +110,7 @@ class RayRun:
                 raise RequestError([f"no node of the Ray cluster has what {asked}{advice}"])
 
     def _finish(self, items: list[CaseItem], ended: Any) -> None:
-        """Report the cases of a task. Those without an outcome are errors: nobody can bring them to an end."""
+        """Report the cases of an ended task. Cases without an outcome are errors, since no task will run them again."""
         left = {item.nodeid: item for item in items}
         cause = "the task has ended without an outcome"
         try:
@@ -126,7 +126,7 @@ class RayRun:
             self._log(item, [report])
 
     def _report(self, left: dict[str, CaseItem], reports: list[Report]) -> None:
-        """Report cases, and remove those that have an outcome from what is left of a task."""
+        """Report the cases of a task. Remove those with an outcome from `left`."""
         restore = self.session.config.hook.pytest_report_from_serializable
         restored = [restore(config=self.session.config, data=data) for data in reports]
         for nodeid, own in groupby(restored, key=lambda report: report.nodeid):
@@ -137,7 +137,7 @@ class RayRun:
                     del left[nodeid]
 
     def _log(self, item: CaseItem, reports: list[pytest.TestReport]) -> None:
-        """Report a case, as the controlling process of pytest-xdist does. Raises what ends the session early."""
+        """Report a case, as pytest-xdist does. Raises an exception of pytest if the session must end early."""
         hook, name, place = self.session.config.hook, item.nodeid, item.location
         hook.pytest_runtest_logstart(nodeid=name, location=place)
         for report in reports:
@@ -153,9 +153,9 @@ _ADVICE = "; start a cluster that has it (`ray start --head --num-gpus=... --res
 
 
 def _parts(items: list[CaseItem], enough: int) -> Iterator[list[CaseItem]]:
-    """Yield consecutive groups of one file and device, each for a task. One with enough cases takes no further group.
+    """Yield the cases of each task: consecutive groups of one file and device, until there are enough cases.
 
-    A group has what shares evidence: an operator, a variant, a dtype, a device.
+    A group is never divided, since its cases share evidence: those of one operator, variant, dtype and device.
     """
     for _, place in groupby(items, key=lambda item: (_file(item), item.case.device.name)):
         part: list[CaseItem] = []

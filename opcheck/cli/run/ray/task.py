@@ -1,4 +1,4 @@
-"""What a task of Ray does: it runs some cases as a plain run does, and returns pytest's reports of them."""
+"""The function that a Ray task calls: it runs cases like `opcheck run`, and returns pytest's reports."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ Report = dict[str, Any]
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that must be the same on all nodes. Does not import torch."""
+    """Return the versions that must be equal on all nodes: opcheck, torch and Python. Does not import torch."""
     installed = {name: version_of(name) for name in ("opcheck", "torch")}
     return {**installed, "Python": ".".join(platform.python_version_tuple()[:2])}
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all tasks of a run have in common. Paths are relative to the folder."""
+    """The data that all tasks of a run share. Paths are relative to `folder`."""
 
     folder: str
     """The working directory, with the same path on each node."""
     options: argparse.Namespace
-    """The options of `opcheck run`, without its selection and its reports."""
+    """The options of `opcheck run`, without those that select cases or write reports."""
     files: Mapping[str, str]
-    """A digest of each spec file."""
+    """A digest of each spec file, by path."""
     versions: Mapping[str, str] = field(default_factory=versions)
     """The versions that a node must have."""
 
@@ -52,9 +52,10 @@ def digest(path: Path) -> str:
 
 
 def run_part(job: Job, file: str, device: str, names: Sequence[str]) -> list[Report] | str:
-    """Run cases of a file on a device in a worker, which a watchdog looks after.
+    """Run cases of a file on a device in a worker process, with limits of time and memory.
 
-    names: the ids of the cases. Returns their reports, serialized as pytest does, or why they cannot be run.
+    names: the ids of the cases. Returns their reports, as pytest serializes them, or an error message if the cases
+    cannot be run.
     """
     refusal = _refusal(job, file)
     if refusal:
@@ -69,7 +70,7 @@ def run_part(job: Job, file: str, device: str, names: Sequence[str]) -> list[Rep
     ):
         try:
             settings = Settings.find(profiles=options.device_profile)
-            # A node runs as many tasks as it has CPUs.
+            # The memory is divided by the number of CPUs, since a node may run one task on each.
             options.memory = options.memory or settings.memory or default_memory(os.cpu_count() or 1)
             code = run_cases(options, settings, [taken], is_part=True)
         except SpecError as error:
@@ -80,7 +81,10 @@ def run_part(job: Job, file: str, device: str, names: Sequence[str]) -> list[Rep
 
 
 def _refusal(job: Job, file: str) -> str:
-    """Return why this node must not run cases of a run; an empty string if it may."""
+    """Return why this node cannot run the cases: another version, a missing file or a different one.
+
+    Return an empty string if it can. Changes the working directory to that of the run.
+    """
     node = socket.gethostname()
     installed = versions()
     for name, wanted in job.versions.items():
@@ -95,18 +99,18 @@ def _refusal(job: Job, file: str) -> str:
 
 
 class _Taken:
-    """A pytest plugin that takes the reports of a session."""
+    """A pytest plugin that collects the reports of a session, serialized."""
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Take note of the session."""
+        """Keep the configuration, whose hook serializes reports."""
         self._config = config
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take a report."""
-        if "node" in report.__dict__:  # pytest-xdist's: it cannot be sent
+        """Serialize and keep a report."""
+        if "node" in report.__dict__:  # set by pytest-xdist; it cannot be serialized
             report = copy.copy(report)
             del report.__dict__["node"]
         self.reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
