@@ -74,7 +74,7 @@ def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] =
     assert made.subject is not None
     leaves, outputs = made.subject.leaves, made.outputs
     chosen = smooth_places(outputs)
-    if not chosen:
+    if not chosen or not any(leaf.numel() for leaf in leaves):
         said = tried(lambda: _empty(leaves, outputs))
     else:
         tested = tuple(outputs[index] for index in chosen)
@@ -86,7 +86,7 @@ def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] =
 
 
 def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
-    """Run the backward pass of outputs without elements. It may raise, or return uninitialized memory."""
+    """Run the backward pass where outputs or leaves have no elements. It may raise, or return uninitialized memory."""
     smooth = with_gradient(outputs)
     gradients = vjp(smooth, leaves, [torch.ones_like(output) for output in smooth]) if smooth else ()
     if any(bool(gradient.any()) for gradient in gradients):

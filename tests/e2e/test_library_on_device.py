@@ -50,7 +50,7 @@ def test_what_differs_on_a_device_is_no_accusation_or_has_a_reason(run):
         "torch.nn.functional.celu": "passed",
         "torch.unbind_copy": "passed",
         "torch.Tensor.to": "passed",
-        "torch.masked_select": "xfailed",
+        "torch.masked_select": "passed",
         "torch.nn.functional.softmax": "xfailed",
     }
 

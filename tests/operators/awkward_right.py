@@ -118,12 +118,19 @@ class Clip(torch.autograd.Function):
         return v.clamp(-ctx.limit, ctx.limit), None
 
 
+def refuse_negative(limit):
+    if limit < 0:
+        raise ValueError(f"limit must not be negative, got {limit}")
+
+
 def clip_gradient(x, limit: float = 1.0):
+    refuse_negative(limit)
     return Clip.apply(x, limit)
 
 
 def clip_by_norm(x, limit: float = 1.0):
     """By a hook."""
+    refuse_negative(limit)
     y = x * 1
     if y.requires_grad:
         y.register_hook(lambda v: None if v is None else v * (limit / v.norm().clamp(min=limit)))
@@ -561,6 +568,8 @@ argmax_with_values.register_autograd(_backward, setup_context=_setup)
 
 @torch.library.custom_op("awkward_right::optional_bias", mutates_args=())
 def optional_bias(x: Tensor, bias: Tensor | None = None) -> Tensor:
+    if bias is not None and bias.shape != x.shape[-1:]:
+        raise ValueError(f"bias must have the shape {[*x.shape[-1:]]}, got {[*bias.shape]}")
     return x.clone() if bias is None else x + bias
 
 
