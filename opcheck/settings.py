@@ -13,10 +13,10 @@ from opcheck.spec.checks import Derive
 from opcheck.spec.claims import Jacobian
 from opcheck.spec.device_profile import DeviceProfile, profiles
 from opcheck.spec.document import PROJECT, Document, read_bytes
-from opcheck.spec.explain import validated
 from opcheck.spec.limits import Limits
 from opcheck.spec.model import Frozen, Located
 from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.wording import validated
 
 FOLDER = "specs"
 """The folder of specs in a project whose settings name none."""

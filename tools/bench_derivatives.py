@@ -32,7 +32,7 @@ from torch.nn import functional
 
 from opcheck.checks import Context
 from opcheck.derivatives import Numbers, Request
-from opcheck.derivatives.objection import objection
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.devices.device import CPU
 from opcheck.planning import Selection, load, plan
@@ -111,7 +111,7 @@ def _answers(request: Request, checks: list[str], mine: Times | None, label: str
     point = Point.of(request)
     for check in checks:
         start = time.perf_counter()
-        found = objection(check, point.request, point)
+        found = check_claim(check, point.request, point)
         if mine is not None:
             mine[label, check, "opcheck"] += time.perf_counter() - start
         if found is not None:
@@ -154,7 +154,7 @@ def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
     for name, batch, function, leaves in large():
         request = Request(lambda *x, f=function: (f(*x),), tuple(leaves), Numbers(1e-6, 1e-5, 1e-3))
         fast = partial(gradcheck, function, tuple(leaves), fast_mode=True, **CALLS["backward"][1])
-        call = partial(objection, "backward", request)
+        call = partial(check_claim, "backward", request)
         calls: dict[str, Callable[[], object]] = {"call": partial(function, *leaves), "fast": fast, "opcheck": call}
         times: dict[str, list[float]] = {who: [] for who in calls}
         for _, (who, call) in product(range(repeats), calls.items()):

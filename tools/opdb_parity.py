@@ -33,7 +33,7 @@ from opcheck.mutation.call import Call, signature_of
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.mutation.measure import Target, measure
 from opcheck.running.autograd_nodes import name_of, names_in, orders, reached
-from opcheck.running.own_process import apart, parted
+from opcheck.running.own_process import apart, split_results
 from opcheck.running.session import RunSession
 from opcheck.samples.derive import Keywords
 from opcheck.samples.inputs import parts
@@ -386,7 +386,7 @@ def formulas(operators: Sequence[Operator], entries: Sequence[Any] | None) -> di
     theirs: set[str] | None = None
     if entries is not None:
         answers = apart(formulas_of, entries, processes, SECONDS)
-        by_entry, lost_of_op_db = parted((f"op_db: {entry.full_name}" for entry in entries), answers)
+        by_entry, lost_of_op_db = split_results((f"op_db: {entry.full_name}" for entry in entries), answers)
         theirs = set[str]().union(*by_entry.values())
         lost |= lost_of_op_db
     return {
@@ -408,7 +408,7 @@ def behind(specs: str | Path, derive: str) -> dict[str, Any]:
     def work(name: str) -> Conditions:
         return compare_conditions(name, *pairs[name], session, derive)
 
-    compared, lost = parted(pairs, apart(work, list(pairs), os.cpu_count() or 1))
+    compared, lost = split_results(pairs, apart(work, list(pairs), os.cpu_count() or 1))
     missing = {name: one.missing for name, one in compared.items() if one.missing}
     return {"both": len(pairs), "behind": missing, "not_measured": lost}
 

@@ -20,12 +20,12 @@ from opcheck.samples.results import leaves_of
 from opcheck.spec import dtypes as names
 from opcheck.spec.claims import Dtypes, Supports
 from opcheck.spec.document import Document, shown
-from opcheck.spec.explain import validated
 from opcheck.spec.library import Operator, Sample
 from opcheck.spec.operator import Construction, OperatorSpec
 from opcheck.spec.positions import Span
 from opcheck.spec.problems import Problem, SpecError, worded
 from opcheck.spec.values import TupleValue
+from opcheck.spec.wording import validated
 
 REGISTERED = (OpOverload, OpOverloadPacket, CustomOpDef)
 """The types of operators registered with torch.library."""

@@ -19,7 +19,7 @@ from opcheck.planning.kinds import check_kinds
 from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
 from opcheck.running.outcome import Outcome
-from opcheck.running.process_state import import_what_is_late
+from opcheck.running.process_state import preload_lazy_imports
 from opcheck.running.runner import run as run_case
 from opcheck.running.session import RunSession
 from opcheck.samples.captured import module_call
@@ -161,7 +161,7 @@ def check(
     number = seed_of(seed, settings)
     cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
     if any(action == "error" for action, *_ in warnings.filters):
-        import_what_is_late()  # else a warning raised as an error could interrupt these imports
+        preload_lazy_imports()  # else a warning raised as an error could interrupt these imports
     session = CheckSession(settings)
     session.callables[operator.id] = function
     outcomes, causes = [], []

@@ -22,14 +22,14 @@ from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 
-Silence = Literal["refused", "untried", "too large", "slow", "untold"]
+NotTested = Literal["refused", "untried", "too large", "slow", "untold"]
 """Why the derivatives at a sample are not tested.
 
 refused: the operator or one of its twins (see `_twins`) raises. untried: the operator was not called, since no twin can
 validate the sample. too large: the sample or its outputs have too many elements. slow: the call took longer than
 `SLOW`. untold: the test would be inconclusive, for example since outputs exceed `HUGE`.
 """
-LARGE: tuple[Silence, ...] = ("untold", "too large")
+LARGE: tuple[NotTested, ...] = ("untold", "too large")
 """The reasons for which smaller samples are tried instead."""
 HUGE = 1e6
 """The largest absolute value of an output at which finite differences are not lost in rounding errors. Infinity and NaN
@@ -145,7 +145,7 @@ class Attempt:
 
     written: Sample
     """The written sample: the sample itself, or the one that it was derived from."""
-    answer: Silence | None
+    answer: NotTested | None
     """The reason not to test the derivatives; None if they can be tested."""
     subject: Subject | None = None
     """The operator at the sample; None if it was not called or refused the sample."""
@@ -169,17 +169,17 @@ def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
     if recipe and parameter_elements(recipe, context.case.dtype, context.settings.modules) > room_of(sample):
         return Attempt(written, "too large")
     subject = context.at(sample)
-    if not all(_takes(twin, subject) for twin in twins):
+    if not all(_accepts(twin, subject) for twin in twins):
         return Attempt(written, "refused")
     began = thread_time()
     with torch.enable_grad():
         outputs = subject.function(*subject.leaves)
-    answer: Silence | None = None
+    answer: NotTested | None = None
     if thread_time() - began > SLOW:
         answer = "slow"
     elif sum(output.numel() for output in outputs) > room_of(sample):
         answer = "too large"
-    elif not all(bool((outputs[index].abs() <= HUGE).all()) for index in smooth_places(outputs)):
+    elif not all(bool((outputs[index].abs() <= HUGE).all()) for index in differentiable_indices(outputs)):
         answer = "untold"
     return Attempt(written, answer, subject, outputs)
 
@@ -206,10 +206,10 @@ def _twins(context: Context) -> tuple[Twin, ...]:
         return tried(lambda: context.at(sample))
 
     written = [one for one in map(made, context.samples) if isinstance(one, Subject)] if candidates else []
-    return tuple(twin for twin in candidates if any(_takes(twin, one) for one in written))
+    return tuple(twin for twin in candidates if any(_accepts(twin, one) for one in written))
 
 
-def _takes(twin: Twin, subject: Subject) -> bool:
+def _accepts(twin: Twin, subject: Subject) -> bool:
     """Return whether a twin accepts the arguments of a subject.
 
     A TypeError counts as acceptance: a reference may lack a parameter, which does not make the sample invalid.
@@ -222,7 +222,7 @@ def _takes(twin: Twin, subject: Subject) -> bool:
     return isinstance(tried(call), (tuple, TypeError))
 
 
-def smooth_places(outputs: Sequence[Tensor]) -> tuple[int, ...]:
+def differentiable_indices(outputs: Sequence[Tensor]) -> tuple[int, ...]:
     """Return the indices of the outputs that require grad and have elements."""
     return tuple(index for index, output in enumerate(outputs) if output.requires_grad and output.numel())
 

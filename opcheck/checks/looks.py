@@ -15,22 +15,22 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from opcheck.checks.attempts import Attempt, Silence, smooth_places
+from opcheck.checks.attempts import Attempt, NotTested, differentiable_indices
 from opcheck.checks.subject import Subject
 from opcheck.derivatives import Disagreement, Request, tried
 from opcheck.derivatives.autodiff import Primal, vjp
+from opcheck.derivatives.claims import derivative_named
 from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import same, vector
 from opcheck.derivatives.differences import looped
 from opcheck.derivatives.gradients import memory_of_cotangents
-from opcheck.derivatives.objection import derivative_named
 from opcheck.derivatives.point import Point
 from opcheck.samples.results import with_gradient
 from opcheck.spec.library import Sample
 from opcheck.text import one_line
 
 Answer = Literal[
-    Silence, "refused in backward", "hold", "cotangent", "nothing", "memory", "backward", "forward_ad", "rev_over_rev"
+    NotTested, "refused in backward", "hold", "cotangent", "nothing", "memory", "backward", "forward_ad", "rev_over_rev"
 ]
 """The result of a look. `hold`: the derivatives are right. `refused in backward`: a derivative raises. `cotangent`,
 `nothing` and `memory`: see `PLAIN`. The last three are the names of checks whose claims fail. Else, the look is
@@ -73,7 +73,7 @@ def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] =
         return Look(made.answer)
     assert made.subject is not None
     leaves, outputs = made.subject.leaves, made.outputs
-    chosen = smooth_places(outputs)
+    chosen = differentiable_indices(outputs)
     if not chosen or not any(leaf.numel() for leaf in leaves):
         said = tried(lambda: _empty(leaves, outputs))
     else:

@@ -16,14 +16,14 @@ from opcheck.checks.verdict import (
     Verdict,
     blocked,
     cannot,
+    combine,
     fails,
-    first_failure,
     inapplicable,
     out_of_reach,
     refused,
     untested,
 )
-from opcheck.derivatives import NO_REFUSAL, TooLarge, is_own, tried
+from opcheck.derivatives import NO_REFUSAL, TooLarge, is_bug_of_opcheck, tried
 from opcheck.derivatives.by_torch import CannotAsk
 from opcheck.planning.expectations import is_about
 from opcheck.planning.kinds import check_kinds
@@ -166,7 +166,7 @@ def answer(subject: Subject, judge: Judge) -> Verdict:
     try:
         verdict = judge(subject)
         if isinstance(verdict, Iterator):
-            verdict = first_failure(verdict)
+            verdict = combine(verdict)
     except NO_REFUSAL as error:
         return out_of_memory(error)
     except CannotAsk as error:
@@ -174,7 +174,7 @@ def answer(subject: Subject, judge: Judge) -> Verdict:
     except Blocked as error:
         return blocked(error.check, f"{subject.check}: not judged: {error}")
     except Exception as error:
-        if is_own(error):
+        if is_bug_of_opcheck(error):
             return replace(cannot(f"{subject.check}: opcheck raised {one_line(error)}", REPORT_IT), cause=error)
         return raised(subject, error)
     if isinstance(verdict, Verdict):

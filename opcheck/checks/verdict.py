@@ -151,7 +151,7 @@ def blocked(check: str, title: str, detail: str = "") -> Verdict:
     return Verdict(False, title, detail, blocked=check)
 
 
-def first_failure(verdicts: Iterable[Verdict]) -> Verdict:
+def combine(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the first failure, else a pass with all notes. Stops at the first failure.
 
     If no verdict compares anything, returns the first verdict, whose title is the reason.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TIMEOUT = 60.0
 """The default time limit of an operator, in seconds."""
 
-GUESSING = 5.0
+GUESS_SECONDS = 5.0
 """The time limit for guessing arguments of a function without a spec, in seconds. Most good guesses come early."""
 
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     package = package_of(options.module)
     paths = options.paths or (["builtin"] if package == "torch" else [])
     library = loaded(paths, settings)
-    workplace = Workplace(allowing(settings, package), min(options.timeout, GUESSING))
+    workplace = Workplace(allowing(settings, package), min(options.timeout, GUESS_SECONDS))
     try:
         with terminated_as_interrupt():
             rows = [cover(module, library, workplace, options.n) for module in modules_of(options.module)]

@@ -82,7 +82,7 @@ def _measured(
 ) -> int:
     from opcheck.mutation.measure import Target, measure, score
     from opcheck.mutation.mutant import drawn, prove
-    from opcheck.running.own_process import apart, parted
+    from opcheck.running.own_process import apart, split_results
     from opcheck.running.session import RunSession
 
     session = RunSession(settings, own_process=True, derive=derive)
@@ -91,7 +91,7 @@ def _measured(
     forks = device.device_string == "cpu"
     each = partial(apart, processes=options.n, seconds=options.timeout, forks=forks)
     answers = each(lambda name: measure(own[name]), list(own))
-    by_name, lost = parted(own, _shown(answers, "operators", len(own)))
+    by_name, lost = split_results(own, _shown(answers, "operators", len(own)))
     measured = list(by_name.values())
     mutants = drawn(measured, settings.seed) if options.prove else []
     proved = each(lambda pair: prove(own[pair[0]], pair[1]), mutants)

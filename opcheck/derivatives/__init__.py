@@ -1,7 +1,7 @@
 """Calculus: Jacobians by finite differences and by automatic differentiation, compared. Independent of specs."""
 
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.request import AUTO, NO_REFUSAL, Coverage, Request, TooLarge, is_own, tried
+from opcheck.derivatives.request import AUTO, NO_REFUSAL, Coverage, Request, TooLarge, is_bug_of_opcheck, tried
 from opcheck.derivatives.tolerances import Numbers, default_numbers
 
 __all__ = [
@@ -13,6 +13,6 @@ __all__ = [
     "Request",
     "TooLarge",
     "default_numbers",
-    "is_own",
+    "is_bug_of_opcheck",
     "tried",
 ]

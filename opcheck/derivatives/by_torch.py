@@ -30,7 +30,7 @@ ALL_OFF["nondet_tol"] = math.inf
 WITHOUT_JACOBIAN: dict[str, Any] = {"atol": 1e300, "fast_mode": True}
 FORWARD: dict[str, Any] = {"check_forward_ad": True, "check_backward_ad": False}
 
-OBJECTIONS = {
+MESSAGES = {
     "Jacobian": "Jacobian.*mismatch|expected to be zero",
     "nondeterminism": "not reentrant",
     "batching": "batched grad",
@@ -53,7 +53,7 @@ class Question:
 
     parameters: dict[str, Any] = field(default_factory=dict)
     claim: str = ""
-    """The key in OBJECTIONS of the failure that contradicts the claim; empty: any failure does."""
+    """The key in MESSAGES of the failure that contradicts the claim; empty: any failure does."""
     second_order: bool = False
 
 
@@ -72,7 +72,7 @@ QUESTIONS = {
 """How torch's functions test each claim, by the name of its check."""
 
 
-def objection(name: str, request: Request) -> Disagreement | None:
+def check_claim(name: str, request: Request) -> Disagreement | None:
     """Return why a claim does not hold, or None if it does.
 
     Raises CannotAsk if torch's functions cannot test the claim; passes on the exceptions of the function.
@@ -127,14 +127,14 @@ def _put(function: Any, request: Request, question: Question, parameters: dict[s
             warnings.filterwarnings("ignore", message="Backwards compatibility: New undefined gradient")
             held = function(request.function, request.leaves, **parameters)
     except GradcheckError as error:
-        return _objection(" ".join(str(part) for part in error.args).strip(), question.claim)
+        return _disagreement(" ".join(str(part) for part in error.args).strip(), question.claim)
     return None if held else Disagreement(f"torch.autograd.{function.__name__} returned False")
 
 
-def _objection(text: str, claim: str) -> Disagreement | None:
+def _disagreement(text: str, claim: str) -> Disagreement | None:
     """Return the disagreement for a failure message of torch, or None if the claim had passed before that failure."""
-    order = list(OBJECTIONS)
-    about = next((name for name in reversed(order) if re.search(OBJECTIONS[name], text)), "")
+    order = list(MESSAGES)
+    about = next((name for name in reversed(order) if re.search(MESSAGES[name], text)), "")
     refused = bool(re.search(REFUSED, text))
     if about == claim == "batching" and refused:
         raise CannotAsk("torch's gradcheck cannot batch it: its vmap lacks rules of operators (pytorch issue 130768)")

@@ -53,18 +53,18 @@ def tried(call: Callable[[], T], *, in_any_memory: bool = False) -> T | Exceptio
 
     in_any_memory: whether to return a lack of memory (NO_REFUSAL), too, for callers that can do with less memory.
 
-    Raises NO_REFUSAL otherwise, and bugs of opcheck itself (see `is_own`).
+    Raises NO_REFUSAL otherwise, and bugs of opcheck itself (see `is_bug_of_opcheck`).
     """
     try:
         return call()
     except Exception as error:
         for_memory = issubclass(type(error), NO_REFUSAL)  # `type()`, since its __class__ may raise
-        if is_own(error) or (for_memory and not in_any_memory):
+        if is_bug_of_opcheck(error) or (for_memory and not in_any_memory):
             raise
         return error
 
 
-def is_own(error: BaseException) -> bool:
+def is_bug_of_opcheck(error: BaseException) -> bool:
     """Return whether an exception is a bug in opcheck itself, rather than an error of the operator.
 
     It is if it was raised in opcheck and has a type that torch does not raise for the outputs of an operator (such as

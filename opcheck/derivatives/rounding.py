@@ -207,7 +207,7 @@ class Exact:
         beyond = ~(error <= allowed)
         if not has_whole and not bool(beyond.any()):
             return None  # fast path
-        wrong = beyond & ~self.excused(values, dtypes)
+        wrong = beyond & ~self.is_excusable(values, dtypes)
         if has_whole:
             is_whole = self._spread([not rounding_unit(one.dtype) for one in got]) > 0
             wrong = torch.where(is_whole, self._not_whole(got), wrong)
@@ -228,7 +228,7 @@ class Exact:
         # Separate products, since a sum of the largest numbers of a dtype would be infinite.
         return times * self.value.abs() + (ROUNDINGS * times) * self.condition + times * largest + least
 
-    def excused(self, got: Tensor, dtypes: Sequence[torch.dtype]) -> Tensor:
+    def is_excusable(self, got: Tensor, dtypes: Sequence[torch.dtype]) -> Tensor:
         """Return a mask of results that equal the exact ones or rightly overflow, of shape (N + number of tensors,)."""
         same = (got == self.value) | (got.isnan() & self.value.isnan())
         most = self._spread([torch.finfo(dtype).max if rounding_unit(dtype) else float("inf") for dtype in dtypes])

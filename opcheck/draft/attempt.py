@@ -37,7 +37,7 @@ OUT_OF_SIGHT: Depth = (0,)
 
 
 @dataclass(frozen=True)
-class Tried:
+class Accepted:
     """A sample that an operator accepts, and the properties of its result."""
 
     sample: SampleData
@@ -50,7 +50,7 @@ class Tried:
     """Why there is no derivative with respect to each argument, by its position or name: a refusal by backward, or
     `NO_GRAPH`. Empty if there is a derivative, or if backward raises any other error. Parameters of a module are
     arguments, too."""
-    is_telling: bool = True
+    is_conclusive: bool = True
     """Whether the derivatives are conclusive: gradients and tangents are finite, and the largest gradient is neither
     zero (up to rounding) nor huge, as outside the domain of a function that is clamped. Without any gradient,
     for example because backward raises, only the tangents count."""
@@ -101,7 +101,7 @@ def _is_ours(names: dict[str, Any]) -> bool:
     return str(names.get("__name__", "")).partition(".")[0] in ("opcheck", "torch")
 
 
-def shown(function: TestedFunction, sample: SampleData) -> Tried | Refused:
+def shown(function: TestedFunction, sample: SampleData) -> Accepted | Refused:
     """Call a function at its inputs, and return what the calls show, or why the sample cannot be used.
 
     sample: the sample that the inputs of the function were made from.
@@ -115,13 +115,13 @@ def shown(function: TestedFunction, sample: SampleData) -> Tried | Refused:
         return Refused("the result is not finite")
     gradients, without_backward = _by_backward(function)
     tangents, without_forward = _by_forward(function)
-    return Tried(
+    return Accepted(
         sample,
         random=not all(map(equal, outputs, again)),
         inplace=function.inplace,
         without_forward=without_forward,
         without_backward=without_backward,
-        is_telling=_is_finite((*gradients, *tangents)) and (not gradients or _are_moderate(gradients)),
+        is_conclusive=_is_finite((*gradients, *tangents)) and (not gradients or _are_moderate(gradients)),
     )
 
 

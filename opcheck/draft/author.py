@@ -87,7 +87,7 @@ class Author:
         calls = self._calls(tests) if tests else {}
         trials = [Trial(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
         if len(trials) > 1:
-            process_state.import_what_is_late()  # once here, instead of in each process
+            process_state.preload_lazy_imports()  # once here, instead of in each process
         is_alone = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         self.forks = is_alone and self.workplace.device.device_string == "cpu"
         for number, own in enumerate(self._tried(trials), start=1):

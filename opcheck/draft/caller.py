@@ -11,9 +11,9 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from opcheck.draft.attempt import NO_GUESS, Refused, Tried, shown
-from opcheck.draft.data import SampleData, is_mixed
-from opcheck.draft.hint import speaks_of_dtypes
+from opcheck.draft.attempt import NO_GUESS, Accepted, Refused, shown
+from opcheck.draft.data import SampleData, has_differentiable
+from opcheck.draft.hint import mentions_dtypes
 from opcheck.draft.refusal import has_interpreter, is_beyond_interpreter
 from opcheck.draft.target import resolve_either
 from opcheck.draft.workplace import Trial, Workplace
@@ -72,7 +72,7 @@ class Caller:
             return None
         return ModuleRecipe(self.target, Construction.model_validate(self.module))
 
-    def called(self, sample: SampleData) -> Tried | Refused:
+    def called(self, sample: SampleData) -> Accepted | Refused:
         """Call the operator with a sample, and return what the calls show.
 
         If the dtype is refused, but a later one of `DTYPES` is not, all further calls use the later one.
@@ -80,7 +80,7 @@ class Caller:
         call = sample if self.module is None else {"module": self.module, **sample}
         return self._attempt(call, lambda: self._in_a_dtype(sample))
 
-    def _in_a_dtype(self, sample: SampleData) -> Tried | Refused:
+    def _in_a_dtype(self, sample: SampleData) -> Accepted | Refused:
         result, first = self._shown(sample), self.dtype
         for dtype in DTYPES[DTYPES.index(first) + 1 :] if _is_about_dtypes(result) else ():
             self.dtype = dtype
@@ -90,7 +90,7 @@ class Caller:
         self.dtype = first
         return result
 
-    def _shown(self, sample: SampleData, inplace: bool = False) -> Tried | Refused:
+    def _shown(self, sample: SampleData, inplace: bool = False) -> Accepted | Refused:
         """Call the operator with several draws of the values of one sample, and return what the calls show.
 
         inplace: whether the operator gets a clone of its first argument. If a function writes to a leaf, the sample is
@@ -101,30 +101,30 @@ class Caller:
         except ValidationError:
             return Refused("this is no sample", NO_GUESS)
 
-        def call() -> Tried | Refused:
+        def call() -> Accepted | Refused:
             shows = []
             for seed in SEEDS:
                 one = shown(self._function(made, seed, inplace), sample)
                 if isinstance(one, Refused):
                     return one
                 shows.append(one)
-            return replace(shows[0], is_telling=all(one.is_telling for one in shows))
+            return replace(shows[0], is_conclusive=all(one.is_conclusive for one in shows))
 
         result = self._unless_refused(call)
-        if inplace or self.recipe or isinstance(result, Tried) or IN_PLACE not in result.why:
+        if inplace or self.recipe or isinstance(result, Accepted) or IN_PLACE not in result.why:
             return result
         return self._shown(sample, inplace=True)
 
     def called_with_integers(self, sample: SampleData) -> SampleData | Refused:
         """Return a sample if it has no tensor to differentiate and the operator accepts it."""
-        if is_mixed(sample):
+        if has_differentiable(sample):
             return Refused("there is a tensor that is not of integers", NO_GUESS)
         return self._attempt(sample, lambda: self._taken(sample))
 
     def is_refused_by_dtype(self, sample: SampleData) -> bool:
         """Return whether the operator refuses a sample because of the dtype of a tensor."""
         result = self._taken(sample)
-        return isinstance(result, Refused) and speaks_of_dtypes(result.why)
+        return isinstance(result, Refused) and mentions_dtypes(result.why)
 
     def _taken(self, sample: SampleData) -> SampleData | Refused:
         """Return a sample if the operator accepts it, whatever it returns."""
@@ -226,11 +226,11 @@ def _sample(data: SampleData) -> Sample:
     return Sample("0", tuple(spec.args), spec.kwargs, Document("", "", {}), ())
 
 
-def _is_about_dtypes(result: Tried | Refused) -> bool:
+def _is_about_dtypes(result: Accepted | Refused) -> bool:
     """Return whether a call, or all of its derivatives, failed because of the dtype of a tensor.
 
     A refused call counts, too, if the source lines that raised the exception read a dtype.
     """
     if isinstance(result, Refused):
-        return speaks_of_dtypes(result.why) or ".dtype" in result.source
-    return all(map(speaks_of_dtypes, result.without_backward.values()))
+        return mentions_dtypes(result.why) or ".dtype" in result.source
+    return all(map(mentions_dtypes, result.without_backward.values()))

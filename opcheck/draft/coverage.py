@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from opcheck.draft.target import names, resolve_either
-from opcheck.draft.trial import looked_at
+from opcheck.draft.trial import search_operator
 from opcheck.draft.workplace import Trial, Workplace
-from opcheck.running.own_process import apart, parted
+from opcheck.running.own_process import apart, split_results
 from opcheck.spec.allow_list import PARTS
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator
@@ -71,8 +71,9 @@ def cover(module: str, library: Library, workplace: Workplace, processes: int) -
         if path in known and not isinstance(resolve_either(path, workplace.settings.modules), type):
             specs.setdefault(path, makers)
     missing = [name for name in known if name not in specs]
-    work = partial(looked_at, workplace=workplace)
-    tries, lost = parted(missing, apart(work, list(map(Trial, missing)), processes, 2 * workplace.budget, fresh=True))
+    work = partial(search_operator, workplace=workplace)
+    ended = apart(work, list(map(Trial, missing)), processes, 2 * workplace.budget, fresh=True)
+    tries, lost = split_results(missing, ended)
     unknown = {name: own.refusal for name, own in tries.items() if not own.drafts and not own.is_constant} | lost
     constant = {name: why for name, own in tries.items() if (why := _constant(own))}
     left = [name for name in missing if name not in constant]

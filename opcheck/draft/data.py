@@ -35,7 +35,7 @@ def parts(data: Data) -> list[Data]:
     return seen
 
 
-def is_mixed(sample: SampleData) -> bool:
+def has_differentiable(sample: SampleData) -> bool:
     """Return whether a sample has a tensor that may be differentiated: one without a fixed dtype."""
     arguments = [*sample.get("args", ()), *sample.get("kwargs", {}).values()]
     return any(is_tensor(part) and "dtype" not in part for part in parts(arguments))

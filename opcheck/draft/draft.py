@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opcheck.draft.attempt import NO_TANGENT, Tried
+from opcheck.draft.attempt import NO_TANGENT, Accepted
 from opcheck.draft.refusal import is_refusal
 from opcheck.spec import dtypes
 from opcheck.spec.claims import Dtypes
@@ -67,7 +67,7 @@ class Draft:
     def of(
         cls,
         name: str,
-        tries: Sequence[Tried],
+        tries: Sequence[Accepted],
         module: dict[str, Any] | None = None,
         variant: str = "",
         variants: Sequence[Any] = (),
@@ -86,7 +86,7 @@ class Draft:
             draft.supports["forward_ad"] = (False, NO_TANGENT)
         return draft
 
-    def _without_backward(self, tries: Sequence[Tried]) -> None:
+    def _without_backward(self, tries: Sequence[Accepted]) -> None:
         """If some arguments have no derivative in any sample, claim backward only for the other arguments."""
         reasons: dict[int | str, list[str]] = {}
         for one in tries:

@@ -95,12 +95,12 @@ def _size_of(name: str) -> int:
     return SIZES.get(name) or next((size for words, size in WORDS if words.search(name)), 2)
 
 
-def speaks_of_dtypes(said: str) -> bool:
+def mentions_dtypes(said: str) -> bool:
     """Return whether an error message is about the dtype of a tensor."""
     return DTYPES.search(said) is not None
 
 
-def gist_of(said: str) -> str:
+def message_without_digits(said: str) -> str:
     """Return an error message without digits, so that messages that differ only in numbers are equal."""
     return re.sub(r"\d+", "", said)
 
@@ -116,7 +116,7 @@ def documented(doc: str, name: str) -> list[Shape]:
     return shapes_in((match[2] or "") + match[3]) if match else []
 
 
-def lessons_of(sample: SampleData, said: str, source: str, parameters: Sequence[Parameter]) -> Iterator[SampleData]:
+def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[Parameter]) -> Iterator[SampleData]:
     """Yield repaired versions of a refused sample.
 
     Each has one change that the error message, or the source lines that raised it, suggest. Arguments that the error

@@ -91,10 +91,10 @@ class Recorder:
                 continue
             if isinstance(operator, type):
                 make: Any = operator
-                self._set(make, "__init__", noting(make.__init__, partial(self.construct, make)))
-                self._set(make, "forward", noting(make.forward, partial(self.forward, path)))
+                self._set(make, "__init__", recording(make.__init__, partial(self.construct, make)))
+                self._set(make, "forward", recording(make.forward, partial(self.forward, path)))
             else:
-                functions.append((operator, noting(operator, partial(self.record, path, {}))))
+                functions.append((operator, recording(operator, partial(self.record, path, {}))))
         for module in {id(module): module for module in modules}.values():
             for name, wrapper in _places(module, functions):
                 self._set(module, name, wrapper)
@@ -173,7 +173,7 @@ class Recorder:
         raise Unwritable
 
 
-def noting(function: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+def recording(function: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
     """Return a wrapper of a function that first passes the arguments to `note`."""
 
     @wraps(function)

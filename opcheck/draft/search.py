@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 import torch
 
-from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, Depth, Refused, Tried
+from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, Accepted, Depth, Refused
 from opcheck.draft.caller import Caller
-from opcheck.draft.data import Data, SampleData, is_mixed, is_tensor, mapped, places, replaced
+from opcheck.draft.data import Data, SampleData, has_differentiable, is_tensor, mapped, places, replaced
 from opcheck.draft.draft import Draft
 from opcheck.draft.guess import constructions, first_samples, further_samples
-from opcheck.draft.hint import gist_of, lessons_of
+from opcheck.draft.hint import message_without_digits, repairs_of
 from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, constant, without_kernel
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
 from opcheck.draft.recorder import examples
@@ -36,7 +36,7 @@ MOST_LIKELY = 12
 MOST_IN_VAIN = 400
 """The number of guesses that may be refused, without getting further than earlier guesses, before the search stops."""
 
-MOST_UNTAUGHT = 30
+MOST_BEFORE_REPAIRS = 30
 """The number of guesses that may be refused before guesses are repaired by errors from C++, whose depth is unknown."""
 
 MOST_REPAIRS = 64
@@ -81,7 +81,7 @@ class Search:
         self.constant = self.constant or (RETURNS_NO_TENSOR if self.caller.plain and not self.own.given else "")
         return []
 
-    def drafts_of(self, tries: Sequence[Tried]) -> Iterator[Draft]:
+    def drafts_of(self, tries: Sequence[Accepted]) -> Iterator[Draft]:
         """Yield the draft from samples that work, and a second draft if evaluation mode gives other results.
 
         A module whose first batch sets its parameters gets a draft in evaluation mode only, if that works: in training,
@@ -93,7 +93,7 @@ class Search:
             return
         trained = Draft.of(self.name, tries, self.caller.module)
         initialized = recipe.spec.train and self.caller.sets_parameters(sample)
-        evaluated: list[Tried] = []
+        evaluated: list[Accepted] = []
         if initialized or (recipe.spec.train and self.caller.differs_in_evaluation(sample)):
             self.caller.module = {**(self.caller.module or {}), "train": False}
             evaluated = list(self.tries((one.sample for one in tries), self.caller.called))
@@ -150,12 +150,12 @@ class Search:
         only_a_tensor = [one for one in parameters if [parameter.options for parameter in one] == [(TENSOR,)]]
         return [*parameters, *([replace(parameter, options=(INDEX,))] for (parameter,) in only_a_tensor)]
 
-    def one_of_each(self, groups: Iterable[Sequence[SampleData]]) -> Iterator[Tried]:
+    def one_of_each(self, groups: Iterable[Sequence[SampleData]]) -> Iterator[Accepted]:
         """Yield the result of the first sample of each group that is not refused."""
         for group in groups:
             yield from islice(self.tries(group, self.caller.called), 1)
 
-    def guessed(self) -> Iterator[Tried]:
+    def guessed(self) -> Iterator[Accepted]:
         """Yield the result of a guessed sample, then those of samples that differ from it in one respect.
 
         If no sample works for a function, try samples with tensors of integers: see `besides_integers`.
@@ -175,7 +175,7 @@ class Search:
             for parameters in self.parameters():
                 yield from self.besides_integers(parameters)
 
-    def besides_integers(self, parameters: Sequence[Parameter]) -> Iterator[Tried]:
+    def besides_integers(self, parameters: Sequence[Parameter]) -> Iterator[Accepted]:
         """Yield the result of a sample with one floating-point tensor, and integers in all other tensors, if one works.
 
         If a sample of integers works, but every version with a floating-point tensor is refused because of the dtype,
@@ -188,21 +188,21 @@ class Search:
                 replaced(sample, path, {"shape": shape, **values})
                 for path, shape in tensors for values in ({}, {"low": 0.1, "high": 0.9}, {"low": 0, "high": 2})
             ]  # fmt: skip
-            others += [one for group in further_samples(sample, parameters) for one in group if is_mixed(one)]
+            others += [one for group in further_samples(sample, parameters) for one in group if has_differentiable(one)]
             found = next(self.tries(others, self.caller.called), None)
             if found is not None:
                 yield found
             elif not self.deadline.is_over and all(map(self.caller.is_refused_by_dtype, others)):
                 self.constant = ONLY_INTEGERS
 
-    def likeliest(self, parameters: Sequence[Parameter]) -> Tried | None:
+    def likeliest(self, parameters: Sequence[Parameter]) -> Accepted | None:
         """Return the result of the first sample with conclusive derivatives; else of the first sample that works."""
-        fallback: Tried | None = None
+        fallback: Accepted | None = None
         left = first_samples(parameters)
         likely = islice(left, MOST_LIKELY)  # before examples, which often have one row, or positive values
         guesses = chain(likely, self.from_groups(), left)
         for number, attempt in enumerate(self.tries(guesses, self.caller.called, parameters)):
-            if attempt.requires_grad and attempt.is_telling:
+            if attempt.requires_grad and attempt.is_conclusive:
                 return attempt
             fallback = fallback or attempt
             if number == MOST_WITHOUT_GRADIENT:
@@ -230,7 +230,7 @@ class Search:
         left, lessons, order = iter(guesses), list[tuple[Depth, int, SampleData]](), count()
         seen, said, vain, best = set[str](), set[str](), 0, NO_GUESS
         while vain < MOST_IN_VAIN and self.caller.plain < MOST_PLAIN and not self.deadline.is_over:
-            is_taught = lessons and self.caller.count % 4 and (best > OUT_OF_SIGHT or vain >= MOST_UNTAUGHT)
+            is_taught = lessons and self.caller.count % 4 and (best > OUT_OF_SIGHT or vain >= MOST_BEFORE_REPAIRS)
             guess = None if is_taught else next(left, None)
             if guess is None:
                 if not lessons:
@@ -247,12 +247,12 @@ class Search:
                 return
             vain = 0 if result.depth > best else vain + 1
             # If the depth is unknown, a repeated message suggests no new repair.
-            is_new = result.depth > OUT_OF_SIGHT or gist_of(result.why) not in said
-            said.add(gist_of(result.why))
+            is_new = result.depth > OUT_OF_SIGHT or message_without_digits(result.why) not in said
+            said.add(message_without_digits(result.why))
             if parameters and result.depth >= max(best, OUT_OF_SIGHT) and is_new:
                 best = result.depth
                 place = _furthest_first(best if best > OUT_OF_SIGHT else (len(said),))
-                for repaired in islice(lessons_of(guess, result.why, result.source, parameters), MOST_REPAIRS):
+                for repaired in islice(repairs_of(guess, result.why, result.source, parameters), MOST_REPAIRS):
                     heappush(lessons, (place, next(order), repaired))
 
     def variants(self) -> list[Any]:

@@ -16,7 +16,7 @@ from opcheck.planning.case import Case
 from opcheck.planning.loading import load
 from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
-from opcheck.running.process_state import import_what_is_late
+from opcheck.running.process_state import preload_lazy_imports
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.spec.device_profile import DeviceProfile
@@ -29,11 +29,11 @@ FIRST = ("dtypes", "device_consistency", "vmap", "forward_ad", "batched_grad")
 """The checks to run first: they find out which dtypes are supported, whether the operator runs on the CPU, and which
 rules it lacks of those that operators lack most often."""
 
-GUESSING = 0.6
+GUESS_SECONDS = 0.6
 """The fraction of the time for an operator that the search for samples may take."""
 
 
-def looked_at(own: Trial, workplace: Workplace) -> Trial:
+def search_operator(own: Trial, workplace: Workplace) -> Trial:
     """Search for samples of an operator, without running cases, in a process that does nothing else."""
     workplace.alone()
     _search(own, workplace, Deadline(workplace.budget))
@@ -46,14 +46,14 @@ def trial(own: Trial, workplace: Workplace) -> Trial:
         return own
     workplace.alone()
     # The parent does not import this for a single operator: unlike the parent, this process exits without cleanup.
-    import_what_is_late()
+    preload_lazy_imports()
     return drafted(own, workplace)
 
 
 def drafted(own: Trial, workplace: Workplace) -> Trial:
     """Search for samples of an operator, run the cases of its drafts, and return the trial."""
     own.note(begun=True)
-    deadline, guessing = (Deadline(part * workplace.budget, workplace.until) for part in (1.0, GUESSING))
+    deadline, guessing = (Deadline(part * workplace.budget, workplace.until) for part in (1.0, GUESS_SECONDS))
     _search(own, workplace, guessing)
     try:
         for draft in own.drafts:

@@ -79,9 +79,9 @@ def look(point: Point, second: Second | None, numbers: Numbers, claims: Claims) 
         return None
     try:
         if second is None:
-            return Glance(point.function, point.leaves, point.outputs, numbers, claims, FEW_POINTS).verdict()
+            return FastPath(point.function, point.leaves, point.outputs, numbers, claims, FEW_POINTS).verdict()
         function, leaves = second.of(point)
-        return Glance(function, leaves, function(*leaves), numbers, claims, FEW_PULLBACKS).verdict()
+        return FastPath(function, leaves, function(*leaves), numbers, claims, FEW_PULLBACKS).verdict()
     except Exception:  # the full comparison raises it again, and reports it
         return None
 
@@ -91,7 +91,7 @@ class Unclear(Exception):
 
 
 @dataclass
-class Glance:
+class FastPath:
     """The fast path for one function: its leaves, its outputs there (with a graph), and the claims to check."""
 
     function: Differentiable

@@ -17,11 +17,11 @@ from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Function, Request
 from opcheck.derivatives.tolerances import Numbers
+from opcheck.dropin.claims import check_claims, is_remark
 from opcheck.dropin.errors import GradcheckError
 from opcheck.dropin.fast_path import Claims, look, quiet
 from opcheck.dropin.in_place import InPlace, Second
 from opcheck.dropin.memory import Kept
-from opcheck.dropin.objections import is_remark, objections
 
 Tensors = Tensor | Sequence[Any]
 
@@ -184,17 +184,17 @@ def _checked(
     point = InPlace.of(request)  # with a new graph
     if second is not None:
         point = InPlace(*second.of(point))
-    return _verdict(objections(point, request, claims), raise_exception)
+    return _verdict(check_claims(point, request, claims), raise_exception)
 
 
-def _verdict(objections: Iterator[Disagreement], raise_exception: bool) -> bool:
-    """Raise, or return False, at the first objection that torch would raise, too. Warn of the remarks before it."""
+def _verdict(disagreements: Iterator[Disagreement], raise_exception: bool) -> bool:
+    """Raise, or return False, at the first disagreement that torch would raise, too. Warn of the remarks before it."""
     with quiet():
-        for objection in objections:
-            if is_remark(objection):
-                warnings.warn(objection.text, stacklevel=4)
+        for disagreement in disagreements:
+            if is_remark(disagreement):
+                warnings.warn(disagreement.text, stacklevel=4)
             elif raise_exception:
-                raise GradcheckError(objection.text, objection)
+                raise GradcheckError(disagreement.text, disagreement)
             else:
                 return False
     return True

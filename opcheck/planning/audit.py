@@ -13,10 +13,10 @@ from opcheck.spec import dtypes
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Expect, OperatorTolerances, Tolerances, When
 from opcheck.spec.device_profile import DeviceProfile
-from opcheck.spec.explain import Locate
 from opcheck.spec.library import Library, Operator, Variant, VariantKind, names_of
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Problem, nearest, unknown
+from opcheck.spec.wording import Locate
 
 
 def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:

@@ -19,7 +19,7 @@ from opcheck.pytest_plugin.project import PLUGIN, SENT, Plugin
 from opcheck.pytest_plugin.sharding import register_shard
 from opcheck.text import counted, printable, well_formed
 
-OF_LOGGING = (
+LOGGING_SETTINGS = (
     "log_auto_indent", "log_cli", "log_cli_date_format", "log_cli_format", "log_cli_level", "log_date_format",
     "log_file", "log_file_date_format", "log_file_format", "log_file_level", "log_file_mode", "log_format", "log_level",
 )  # fmt: skip
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         if option.word == "--specs":
             parser.addini("opcheck_specs", option.help, type="paths", default=[])
     if pluginmanager.is_blocked("logging"):  # by `opcheck run`, but a project may have settings for the plugin
-        for name in OF_LOGGING:
+        for name in LOGGING_SETTINGS:
             parser.addini(name, "unused: logging is disabled")
 
 

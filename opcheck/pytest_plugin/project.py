@@ -206,9 +206,9 @@ class Plugin:
         Returns a problem for each name that cannot be found.
         """
         if self._has_limits:
-            from opcheck.running.process_state import import_what_is_late
+            from opcheck.running.process_state import preload_lazy_imports
 
-            import_what_is_late()
+            preload_lazy_imports()
         chosen = list(cases)
         operators = {case.operator.id: case.operator for case in chosen}
         fresh = [operator for name, operator in operators.items() if name not in self._prepared]

@@ -36,13 +36,13 @@ def failures_by_cause(records: Iterable[Outcome]) -> list[Failure]:
         groups[_cause(record, cases)].append(record)
     failures = []
     for own in groups.values():
-        first = next((one for one in own if cause_of(one) or one.outcome != "blocked"), own[0])
+        first = next((one for one in own if spec_mistake_of(one) or one.outcome != "blocked"), own[0])
         failures.append(Failure(first, [one for one in own if one is not first]))
     order = {record.id: number for number, record in enumerate(bad)}
     return sorted(failures, key=lambda failure: order[failure.record.id])
 
 
-def cause_of(record: Outcome) -> str:
+def spec_mistake_of(record: Outcome) -> str:
     """Return the mistake in the spec that makes several checks fail, if the run found one; else an empty string."""
     return str(record.fields.get("cause", ""))
 
@@ -53,7 +53,7 @@ def _cause(record: Outcome, cases: Mapping[Cause, Outcome], seen: frozenset[Caus
     Errors of an operator with the same reason have the same cause, whatever the check. A blocked case has the cause of
     the case that blocks it, if that is in `cases`. seen: the blocking cases so far, to stop at a cycle.
     """
-    if cause := cause_of(record):
+    if cause := spec_mistake_of(record):
         return "cause", record.operator, record.device, cause
     if record.outcome == "blocked":
         blocker = _case(record, str(record.fields.get("blocked_by", "")))

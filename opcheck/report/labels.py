@@ -27,7 +27,7 @@ class Conditions(NamedTuple):
     """Numbers and settings of derivatives from the command line, as JSON."""
 
     @property
-    def roughly(self) -> tuple[object, ...]:
+    def essentials(self) -> tuple[object, ...]:
         """The conditions without patches and builds of versions, the version of opcheck, and the name of the device."""
         rest = (self.platform, self.engine, self.seed, self.overrides)
         return (_minor(self.torch), _minor(self.python), *rest)
@@ -74,11 +74,11 @@ def pairs(
 ) -> Iterator[tuple[Conditions | None, Conditions | None]]:
     """Yield pairs of conditions, one of each report, whose runs are compared; None where a run has no partner.
 
-    Equal conditions are paired first, then those that are equal in `roughly`, then those that are left, if each report
-    has only one left. An ambiguous pair is left for the next step.
+    Equal conditions are paired first, then those that are equal in `essentials`, then those that are left, if each
+    report has only one left. An ambiguous pair is left for the next step.
     """
     left, right = list(dict.fromkeys(olds)), list(dict.fromkeys(news))
-    levels: tuple[Callable[[Conditions], object], ...] = (lambda one: one, lambda one: one.roughly, lambda one: None)
+    levels: tuple[Callable[[Conditions], object], ...] = (lambda one: one, lambda one: one.essentials, lambda one: None)
     for level in levels:
         for one in [*left]:
             like = [other for other in right if level(other) == level(one)]

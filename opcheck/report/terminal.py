@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from opcheck.report.causes import cause_of, failures_by_cause
+from opcheck.report.causes import failures_by_cause, spec_mistake_of
 from opcheck.report.remarks import note_lines
 from opcheck.running.outcome import KINDS, Outcome
 from opcheck.text import counted, printable
@@ -57,7 +57,7 @@ class TerminalReport:
         self._progress: Progress | None = None
         self._shown_at = 0.0
         self._causes: set[str] = set()
-        """The causes that have been printed already: see `cause_of`."""
+        """The causes that have been printed already: see `spec_mistake_of`."""
 
     def start(self, total: int) -> None:
         """Start a run of `total` cases."""
@@ -77,7 +77,7 @@ class TerminalReport:
         self.records.append(record)
         self._counts[record.outcome] += 1
         if record.is_bad and self._progress is not None and self._tells_failures:
-            cause = cause_of(record)
+            cause = spec_mistake_of(record)
             if not cause or cause not in self._causes:
                 self._line(record.outcome, f"{printable(record.id)}: {printable(cause or record.reason)}")
             self._causes.add(cause)
@@ -118,7 +118,7 @@ class TerminalReport:
     def failures(self, among: Collection[str] | None = None) -> None:
         """Print the message of one failure for each cause. among: the ids of the cases to print; None: all."""
         for failure in failures_by_cause(one for one in self.records if among is None or one.id in among):
-            record, cause = failure.record, cause_of(failure.record)
+            record, cause = failure.record, spec_mistake_of(failure.record)
             if cause:
                 self._line("failed", printable(cause, most=None))
                 self._line("", printable("; ".join(failure.followers())))

@@ -14,7 +14,7 @@ from torch import Tensor
 from opcheck.checks.subject import Subject
 from opcheck.derivatives.autodiff import nodes_of
 from opcheck.planning.planner import plan
-from opcheck.running.own_process import apart, parted
+from opcheck.running.own_process import apart, split_results
 from opcheck.running.session import RunSession
 from opcheck.samples.results import flatten, with_gradient
 from opcheck.spec.device_profile import DeviceProfile
@@ -35,7 +35,7 @@ def reached(
         seconds: The time limit of an operator. None: no limit.
     """
     answers = apart(partial(formulas, session=session), operators, processes, seconds)
-    by_id, lost = parted((operator.id for operator in operators), answers)
+    by_id, lost = split_results((operator.id for operator in operators), answers)
     return set[str]().union(*by_id.values()), lost
 
 

@@ -47,7 +47,7 @@ class Support:
     """The exception by which the operator refuses the dtype, in one line; otherwise empty."""
 
 
-def said_once(outcome: Outcome, context: Context) -> Outcome:
+def with_common_cause(outcome: Outcome, context: Context) -> Outcome:
     """Return a bad outcome with its cause, if the operator refuses the dtype or lacks a derivative that is claimed.
 
     An error of another check than `dtypes` then becomes `blocked` by `dtypes`. Outcomes without such a cause are

@@ -171,7 +171,7 @@ def _answer(work: Callable[[Item], Result], item: Item) -> Result | Ended:
         return Ended(one_line(error))
 
 
-def parted(names: Iterable[str], answers: Iterable[Result | Ended]) -> tuple[dict[str, Result], dict[str, str]]:
+def split_results(names: Iterable[str], answers: Iterable[Result | Ended]) -> tuple[dict[str, Result], dict[str, str]]:
     """Return the results, and the reasons for missing results, each by name."""
     got, lost = dict[str, Result](), dict[str, str]()
     for name, answer in zip(names, answers, strict=True):

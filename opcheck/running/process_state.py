@@ -55,7 +55,7 @@ def _set_default_device(device: torch.device) -> None:
         torch.device(device).__exit__(None, None, None)
 
 
-OF_COMPILER = 2000
+RECURSION_LIMIT = 2000
 """The recursion limit that torch's compiler sets, and does not restore, if the limit was lower."""
 SETTINGS = (
     Setting("inference mode", torch.is_inference_mode_enabled, _set_inference_mode, False),  # sets the grad mode, too
@@ -78,7 +78,7 @@ SETTINGS = (
     ),
     Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     Setting("warn always", torch.is_warn_always_enabled, torch.set_warn_always),
-    Setting("recursion limit", lambda: max(sys.getrecursionlimit(), OF_COMPILER), sys.setrecursionlimit),
+    Setting("recursion limit", lambda: max(sys.getrecursionlimit(), RECURSION_LIMIT), sys.setrecursionlimit),
 )
 
 
@@ -226,7 +226,7 @@ def transform_is_open() -> bool:
     return False
 
 
-def import_what_is_late() -> None:
+def preload_lazy_imports() -> None:
     """Compute a derivative of each kind, so that torch performs its lazy imports now. Repeated calls are fast.
 
     A time-out, or a warning turned into an error, can interrupt an import and leave a module half initialized, so that

@@ -20,7 +20,7 @@ from opcheck.checks.subject import Context
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import reason_to_skip, samples_to_run
-from opcheck.running.dtype_support import said_once
+from opcheck.running.dtype_support import with_common_cause
 from opcheck.running.judge import expected, judge, unexpected
 from opcheck.running.outcome import Outcome, with_rerun
 from opcheck.running.process_state import State, applied, open_contexts, transform_is_open
@@ -125,7 +125,7 @@ def _judged(context: Context, session: RunSession) -> Outcome:
     if own or not outcome.is_bad:
         return outcome
     with _contained(context, session.start):
-        outcome = said_once(outcome, context)
+        outcome = with_common_cause(outcome, context)
         if session.reproduces and outcome.outcome == "failed":
             outcome = reproduced(outcome, context, unexpected(case, verdicts)[0])
     return outcome

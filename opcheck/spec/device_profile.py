@@ -14,10 +14,10 @@ from pydantic import AfterValidator, Field
 from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Tolerances, When
 from opcheck.spec.document import Document, merge, shown
 from opcheck.spec.dtypes import KNOWN, expand
-from opcheck.spec.explain import validated
 from opcheck.spec.model import DeviceName, Dotted, DtypeEntry, Frozen, Located, MarkName, Model, NewDtype, refuse
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, unknown
+from opcheck.spec.wording import validated
 
 GROUP = "opcheck.devices"
 """The group of entry points for profiles. Each value names a folder as a package: `torch_npu.opcheck`."""

@@ -10,7 +10,6 @@ from typing import Any
 
 from opcheck.spec.dtypes import expand
 from opcheck.spec.entry import Entry
-from opcheck.spec.explain import Locate
 from opcheck.spec.library import Sample
 from opcheck.spec.limits import Limits
 from opcheck.spec.operator import Construction, OperatorSpec, SampleSpec, TemplateUse, ways
@@ -20,6 +19,7 @@ from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
 from opcheck.spec.templates import Template
 from opcheck.spec.values import SameValue, Value, parts
+from opcheck.spec.wording import Locate
 
 LONGEST = 300
 """The maximum length of the name of a sample, in characters."""

@@ -14,12 +14,12 @@ from pydantic import ValidationError
 from opcheck.spec.document import OTHERS, Document, decoded, read_bytes, shown
 from opcheck.spec.entry import Entry
 from opcheck.spec.expand import Expansion, FindTemplate
-from opcheck.spec.explain import explain, validated
 from opcheck.spec.library import Library, Operator, Sample
 from opcheck.spec.limits import Limits
 from opcheck.spec.operator import OperatorSpec, SpecOutline
 from opcheck.spec.problems import Problem, SpecError, nearest
 from opcheck.spec.templates import Template, builtin, builtin_names
+from opcheck.spec.wording import explain, validated
 from opcheck.text import digest
 
 P = ParamSpec("P")

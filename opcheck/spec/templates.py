@@ -8,12 +8,12 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from opcheck.spec.document import Document
-from opcheck.spec.explain import Locate, validated
 from opcheck.spec.operator import SampleSpec, TemplateFile
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import SpecError, unknown
 from opcheck.spec.render import render
 from opcheck.spec.values import UNSET, mapped, parts
+from opcheck.spec.wording import Locate, validated
 
 BUILTIN = FilePath(__file__).parent / "builtin" / "templates"
 

@@ -18,7 +18,7 @@ def requests(outcomes, monkeypatch):
 
     def make(keys="", sample="args = [{ shape = [2] }]", overrides=None, checks=("backward",), dtype="float64"):
         made = []
-        monkeypatch.setattr(by_torch, "objection", lambda check, request: made.append(request))
+        monkeypatch.setattr(by_torch, "check_claim", lambda check, request: made.append(request))
         text = f'[[operator]]\nname = "operators.right.square"\n{keys}\nsamples = [{{ {sample} }}]\n'
         outcomes(text, overrides={"engine": "torch", **(overrides or {})}, checks=checks, dtypes=(dtype,))
         return made

@@ -31,7 +31,7 @@ def asked(monkeypatch):
         calls.clear()
         leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
         request = replace(Request(lambda x: (x.sin(),), (leaf,), NUMBERS), **changes)
-        assert by_torch.objection(check, request) is None
+        assert by_torch.check_claim(check, request) is None
         return calls
 
     return ask
@@ -56,7 +56,7 @@ def test_raise_exception_is_handed_over(asked):
 def test_without_raise_exception_a_failure_is_still_a_disagreement():
     leaf = torch.ones(1, dtype=torch.float64, requires_grad=True)
     request = Request(lambda x: (x.detach() * x,), (leaf,), NUMBERS, raise_exception=False)
-    assert by_torch.objection("backward", request).text == "torch.autograd.gradcheck returned False"
+    assert by_torch.check_claim("backward", request).text == "torch.autograd.gradcheck returned False"
 
 
 def test_without_raise_exception_a_claim_is_not_blamed_for_another_one():
@@ -71,8 +71,8 @@ def test_without_raise_exception_a_claim_is_not_blamed_for_another_one():
 
     leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
     request = Request(lambda x: (Shifted.apply(x),), (leaf,), NUMBERS, raise_exception=False)
-    assert by_torch.objection("backward", request).kind == "wrong"
-    assert by_torch.objection("nondeterminism", request) is None
+    assert by_torch.check_claim("backward", request).kind == "wrong"
+    assert by_torch.check_claim("nondeterminism", request) is None
 
 
 def test_nondet_tol_is_that_of_the_spec_in_its_check_and_infinite_elsewhere(asked):
@@ -138,8 +138,8 @@ def test_second_order_checks_ask_for_their_own_order_of_modes(asked):
 def test_a_message_about_another_claim_is_left_to_the_check_of_that_claim():
     leaf = torch.ones(1, dtype=torch.float64, requires_grad=True)
     request = Request(lambda x: (x.detach() * x,), (leaf,), NUMBERS)
-    assert by_torch.objection("batched_grad", request) is None
-    assert "Jacobian mismatch" in by_torch.objection("backward", request).text
+    assert by_torch.check_claim("batched_grad", request) is None
+    assert "Jacobian mismatch" in by_torch.check_claim("backward", request).text
 
 
 @pytest.mark.parametrize(
@@ -159,14 +159,14 @@ def test_a_message_about_another_claim_is_left_to_the_check_of_that_claim():
     ],
 )
 def test_a_message_contradicts_a_claim_or_leaves_it_untested_unless_the_claim_was_tested_before(message, claim, kind):
-    found = by_torch._objection(message, claim)
+    found = by_torch._disagreement(message, claim)
     assert (found and found.kind) == kind
 
 
 def test_a_claim_that_torch_did_not_come_to_is_not_held():
     leaf = torch.ones(1, dtype=torch.float64, requires_grad=True)
     request = Request(lambda x: (x * float("nan"),), (leaf,), NUMBERS)
-    found = by_torch.objection("undefined_grad", request)
+    found = by_torch.check_claim("undefined_grad", request)
     assert found.kind == "inconclusive"
     assert "Jacobian" in found.text
 
@@ -190,13 +190,13 @@ def leaf():
 )
 def test_what_torchs_functions_do_not_test_is_not_asked(claim):
     with pytest.raises(CannotAsk, match=f"do not test {claim}"):
-        by_torch.objection(claim, Request(lambda x: (x.sin(),), (leaf(),), NUMBERS))
+        by_torch.check_claim(claim, Request(lambda x: (x.sin(),), (leaf(),), NUMBERS))
 
 
 def test_second_order_of_sparse_leaves_is_not_asked():
     sparse = torch.eye(2, dtype=torch.float64).to_sparse().requires_grad_()
     with pytest.raises(CannotAsk, match="sparse layout"):
-        by_torch.objection("rev_over_rev", Request(lambda x: (x.to_dense(),), (sparse,), NUMBERS))
+        by_torch.check_claim("rev_over_rev", Request(lambda x: (x.to_dense(),), (sparse,), NUMBERS))
 
 
 class Unbatched(torch.autograd.Function):
@@ -213,4 +213,4 @@ class Unbatched(torch.autograd.Function):
 
 def test_that_torch_cannot_batch_says_nothing_about_a_function():
     with pytest.raises(CannotAsk, match="its vmap lacks rules"):
-        by_torch.objection("batched_grad", Request(lambda x: (Unbatched.apply(x),), (leaf(),), NUMBERS))
+        by_torch.check_claim("batched_grad", Request(lambda x: (Unbatched.apply(x),), (leaf(),), NUMBERS))

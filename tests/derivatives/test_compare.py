@@ -10,7 +10,7 @@ from operators.corpus import LOW_ACCURACY
 from operators.corpus_numbers import SQUARE
 
 from opcheck.derivatives import Request
-from opcheck.derivatives.objection import lost_digits, objection
+from opcheck.derivatives.claims import check_claim, lost_digits
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import BY_PRECISION, DOUBLE
 
@@ -25,7 +25,7 @@ def ask(check, function, *leaves, derivative="backward", **more):
     point = Point.of(Request(function, leaves, DOUBLE, **more))
     if check == "accuracy":
         return lost_digits(derivative, point.request, point)
-    return objection(check, point.request, point)
+    return check_claim(check, point.request, point)
 
 
 def digits_lost(check, function, *leaves):
@@ -123,7 +123,7 @@ def test_what_is_not_linear_is_found_in_single_precision(dtype):
     function = one_input(lambda x: 2 * x, lambda x, v: 2 * v * few(v), lambda x, t: 2 * t * few(t))
     for check in ("backward", "forward_ad"):
         asked = Request(function, (leaf(4, dtype=dtype),), BY_PRECISION[dtype])
-        assert "not linear" in objection(check, asked).text
+        assert "not linear" in check_claim(check, asked).text
 
 
 def test_what_is_not_linear_within_the_tolerance_is_no_reason():
@@ -140,10 +140,10 @@ def test_errors_within_the_tolerance_for_each_unit_may_add_up():
 def test_names_are_those_of_the_outputs_and_not_of_the_gradients_of_second_order():
     x = leaf(3)
     named = Request(lambda x: (faulty.second_order_wrong(x),), (x,), DOUBLE, names=(".loss",))
-    found = objection("rev_over_rev", named)
+    found = check_claim("rev_over_rev", named)
     assert found.kind == "wrong"
     assert ".loss" not in found.text
-    assert ".loss" in objection("backward", replace(named, function=lambda x: (faulty.wrong_sign(x),))).text
+    assert ".loss" in check_claim("backward", replace(named, function=lambda x: (faulty.wrong_sign(x),))).text
 
 
 # kinks
@@ -163,7 +163,7 @@ def test_a_kink_within_a_step_of_the_point_is_no_wrong_derivative(dtype, side):
     numbers, kinds = BY_PRECISION[dtype], []
     for part in torch.linspace(0, 1.2, 41).tolist():
         x = at(-side * part * numbers.eps, 0.7, dtype=dtype)
-        found = objection("backward", Request(lambda x: (torch.relu(x),), (x,), numbers))
+        found = check_claim("backward", Request(lambda x: (torch.relu(x),), (x,), numbers))
         kinds.append(found.kind if found else "")
     passed = kinds.count("")
     assert kinds == ["inconclusive"] * (41 - passed) + [""] * passed
@@ -269,7 +269,7 @@ def entry(name):
 )
 def test_all_of_a_derivative_in_single_precision_loses_digits(name, check, dtype):
     request = entry(name).request(dtype)
-    assert objection(check, request) is None
+    assert check_claim(check, request) is None
     assert lost_digits(check, request, Point.of(request)).kind == "low accuracy"
 
 
@@ -287,14 +287,14 @@ def test_full_precision_loses_none(function, check, dtype):
 @pytest.mark.parametrize("check", JACOBIANS)
 def test_single_precision_of_the_leaves_themselves_loses_none(check):
     request = Request(lambda x: (x.exp(),), (leaf(3, dtype=torch.float32),), BY_PRECISION[torch.float32])
-    assert objection(check, request) is None
+    assert check_claim(check, request) is None
     assert lost_digits(check, request, Point.of(request)) is None
 
 
 def test_a_coarse_formula_in_single_precision_loses_digits():
     coarse = one_input(lambda x: x * x, lambda x, v: v * 2 * x * 1.005)
     request = Request(coarse, (leaf(4, dtype=torch.float32),), BY_PRECISION[torch.float32])
-    assert objection("backward", request) is None
+    assert check_claim("backward", request) is None
     assert lost_digits("backward", request, Point.of(request)).kind == "low accuracy"
 
 
@@ -451,7 +451,7 @@ NOISY = {
 
 @pytest.mark.parametrize("check", ["backward", "forward_ad", "rev_over_rev", "accuracy"])
 @pytest.mark.parametrize("name", NOISY)
-def test_noise_and_kinks_below_atol_are_no_objection(name, check):
+def test_noise_and_kinks_below_atol_are_no_disagreement(name, check):
     x = leaf(4)
     point = x.detach().clone()
     function = lambda x: (NOISY[name](x, point),)  # noqa: E731
@@ -459,7 +459,7 @@ def test_noise_and_kinks_below_atol_are_no_objection(name, check):
     assert found is None or (found.kind == "inconclusive" and check == "rev_over_rev")  # kinks of f are jumps of f'
 
 
-def test_what_differences_cannot_tell_is_no_objection():
+def test_what_differences_cannot_tell_is_no_disagreement():
     wrong = one_input(lambda x: 1e-9 * x.sin() + 1e6, lambda x, v: -1e-9 * v * x.cos())
     assert ask("backward", wrong, leaf(3)) is None
 

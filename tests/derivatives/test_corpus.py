@@ -9,7 +9,7 @@ from operators.looped import forward_jacobian, reverse_jacobian, to_real
 from opcheck.derivatives import by_torch
 from opcheck.derivatives.autodiff import vjp
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.objection import lost_digits, objection
+from opcheck.derivatives.claims import check_claim, lost_digits
 from opcheck.derivatives.point import Point
 
 # tests/derivatives/test_by_torch.py has what is to be known of torch by day.
@@ -34,15 +34,15 @@ def answer(engine, check, entry, dtype):
     torch.manual_seed(0)
     request = entry.request(dtype)
     try:
-        return by_torch.objection(check, request) if engine == "torch" else objection(check, request)
+        return by_torch.check_claim(check, request) if engine == "torch" else check_claim(check, request)
     except Exception as error:
         return error
 
 
 def found(engine, checks, entry, dtype):
     """Return those of the checks in which an engine finds something wrong, and those that torch cannot be asked for."""
-    objections, unasked = answers(engine, checks, entry, dtype)
-    return set(objections), unasked
+    disagreements, unasked = answers(engine, checks, entry, dtype)
+    return set(disagreements), unasked
 
 
 def answers(engine, checks, entry, dtype):
@@ -62,11 +62,11 @@ def expected(engine, fault):
 @engines
 @each(FAULTS)
 def test_a_fault_is_found_by_each_check_that_should(engine, entry, dtype):
-    objections, unasked = answers(engine, entry.caught_by, entry, dtype)
-    assert set(objections) == expected(engine, entry) - unasked
+    disagreements, unasked = answers(engine, entry.caught_by, entry, dtype)
+    assert set(disagreements) == expected(engine, entry) - unasked
     if engine == "torch" and not entry.raises:
         # What the corpus means is a wrong number, not an accident on the way to it.
-        assert not any(isinstance(objection, Exception) for objection in objections.values())
+        assert not any(isinstance(disagreement, Exception) for disagreement in disagreements.values())
 
 
 @engines
@@ -173,10 +173,10 @@ def digits_lost(entry, dtype):
     point = Point.of(request)
     for check in JACOBIANS:
         try:
-            objection = lost_digits(check, request, point)
+            disagreement = lost_digits(check, request, point)
         except Exception:
             continue
-        lost |= {check} if objection is not None and objection.kind == "low accuracy" else set()
+        lost |= {check} if disagreement is not None and disagreement.kind == "low accuracy" else set()
     return lost
 
 

@@ -10,7 +10,7 @@ from operators.closed_forms import leaf
 from opcheck.derivatives import Request
 from opcheck.derivatives import point as point_module
 from opcheck.derivatives.autodiff import Primal
-from opcheck.derivatives.objection import objection
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 
@@ -122,8 +122,8 @@ CASES = [
 def test_a_right_function_passes_and_a_planted_fault_is_found_by_its_checks_alone(make, wrong, caught_by, dtype):
     request = Request(make(**wrong), (leaf(2, 2, dtype=dtype),), DOUBLE)
     point = Point.of(request)
-    objections = {check: objection(check, point.request, point) for check in CHECKS}
-    kinds = {check: objection.kind for check, objection in objections.items() if objection is not None}
+    disagreements = {check: check_claim(check, point.request, point) for check in CHECKS}
+    kinds = {check: disagreement.kind for check, disagreement in disagreements.items() if disagreement is not None}
     assert kinds == dict.fromkeys(caught_by, "wrong")
 
 
@@ -132,7 +132,7 @@ def test_a_right_function_passes_and_a_planted_fault_is_found_by_its_checks_alon
 def test_jacobians_are_judged_where_captured_memory_is_written_to(wrong, caught_by, dtype):
     function = AWKWARD["in place on captured memory"](**wrong)
     request = Request(function, (leaf(2, 2, dtype=dtype),), DOUBLE, undefined_grad=False)
-    assert {check for check in CHECKS[:4] if objection(check, request)} == caught_by
+    assert {check for check in CHECKS[:4] if check_claim(check, request)} == caught_by
 
 
 @BOTH

@@ -7,7 +7,7 @@ from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.autodiff import Primal
-from opcheck.derivatives.objection import objection
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 
@@ -49,7 +49,7 @@ class Scaled(torch.autograd.Function):
 def test_digits_that_a_batching_rule_loses_are_not_those_of_the_derivative(monkeypatch, check, off, coverage):
     monkeypatch.setattr(Scaled, "factor", 1 + off)
     x = leaf(5)
-    assert objection(check, Request(lambda x: (Scaled.apply(x),), (x,), DOUBLE, coverage=coverage)) is None
+    assert check_claim(check, Request(lambda x: (Scaled.apply(x),), (x,), DOUBLE, coverage=coverage)) is None
     found = Point(Primal(lambda x: (Scaled.apply(x),), (0,)), (x,), coverage=coverage)
     assert not found.analytical("reverse" if check == "backward" else "forward").batched
 
@@ -66,7 +66,7 @@ def test_rounding_is_no_reason_to_leave_the_batch(monkeypatch, check):
 def test_no_derivative_is_blamed_for_a_wrong_batching_rule_that_no_value_shows(monkeypatch, check, coverage):
     monkeypatch.setattr(Scaled, "factor", 1.5)
     x = torch.full((5,), 1e-8, dtype=REAL, requires_grad=True)  # 2x and 3x are the same to six digits after the point
-    assert objection(check, Request(lambda x: (Scaled.apply(x),), (x,), DOUBLE, coverage=coverage)) is None
+    assert check_claim(check, Request(lambda x: (Scaled.apply(x),), (x,), DOUBLE, coverage=coverage)) is None
 
 
 class Tripled(torch.autograd.Function):
@@ -98,7 +98,7 @@ class Tripled(torch.autograd.Function):
 @pytest.mark.parametrize("size", [1.0, 1e-3, 1e-4])
 def test_a_wrong_batching_rule_that_agrees_with_a_wrong_derivative_hides_nothing(check, size, coverage):
     x = torch.full((5,), size, dtype=REAL, requires_grad=True)
-    found = objection(check, Request(lambda x: (Tripled.apply(x),), (x,), DOUBLE, coverage=coverage))
+    found = check_claim(check, Request(lambda x: (Tripled.apply(x),), (x,), DOUBLE, coverage=coverage))
     assert found.kind == "wrong"
 
 
@@ -120,7 +120,7 @@ def with_gaps(v):
 def test_a_gradient_that_is_wrong_for_one_kind_of_memory_alone_is_found(special, memory, dtype):
     function = faulty.function(faulty.square, lambda x, v: faulty.right_vjp(x, v) * (1.01 if special(v) else 1))
     asked = Request(lambda x: (function(x),), (leaf(2, 3, dtype=dtype),), DOUBLE)
-    text = objection("backward", asked).text
+    text = check_claim("backward", asked).text
     assert text.startswith("the gradient of input 0 depends on the memory of the cotangent")
     assert f"{memory} cotangent gives one" in text
 
@@ -145,7 +145,7 @@ def bent(steep, height):
 )
 def test_a_kink_is_one_where_it_bends_by_more_than_the_tolerance(function, kind, coverage):
     x = torch.zeros(5, dtype=REAL, requires_grad=True)
-    found = objection("backward", Request(lambda x: (function(x),), (x,), DOUBLE, coverage=coverage))
+    found = check_claim("backward", Request(lambda x: (function(x),), (x,), DOUBLE, coverage=coverage))
     assert (found and found.kind) == kind
 
 
@@ -165,7 +165,7 @@ class BentInBatches(Tripled):
 def test_a_kink_of_the_batching_rule_is_none_of_the_function(coverage):
     x = torch.zeros(5, dtype=REAL, requires_grad=True)
     asked = Request(lambda x: (BentInBatches.apply(x),), (x,), DOUBLE, coverage=coverage)
-    assert objection("backward", asked) is None
+    assert check_claim("backward", asked) is None
 
 
 # confirmed by ordinary calls
@@ -179,4 +179,4 @@ def test_what_an_undefined_cotangent_or_tangent_gives_is_held_against_an_ordinar
     # Within the tolerance, and yet not what the Jacobian, made of unit vectors, says to rounding.
     function = faulty.function(lambda x: 2 * x, lambda x, v: 2 * v * few(v), lambda x, t: 2 * t * few(t))
     asked = Request(lambda x, y: (function(x), function(y)), (leaf(3), leaf(3, seed=1)), DOUBLE)
-    assert objection("undefined_grad", asked) is None
+    assert check_claim("undefined_grad", asked) is None

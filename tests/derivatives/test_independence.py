@@ -5,9 +5,9 @@ import torch
 from torch.nn import functional
 
 from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.directions import Axis
 from opcheck.derivatives.independence import independent_axes
-from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 
@@ -163,5 +163,5 @@ def test_a_function_taken_for_independent_that_is_not_is_never_called_wrong(chec
     monkeypatch.setattr("opcheck.derivatives.point.independent_axes", lambda *_: false)
     point = Point.of(Request(lambda x: (x * x.sum(),), (leaf(600),), DOUBLE))
     assert point.extent == "structured"
-    assert objection(check, point.request, point) is None
+    assert check_claim(check, point.request, point) is None
     assert point.compared == "projected"

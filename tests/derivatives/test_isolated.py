@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.objection import jacobian_of, objection
+from opcheck.derivatives.claims import check_claim, jacobian_of
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 
@@ -51,7 +51,7 @@ def asked(check, function=Wrong, **keys):
     x = torch.linspace(0.1, 1, SIZE, dtype=torch.float64, requires_grad=True)
     request = Request(lambda x: (function.apply(x),), (x,), DOUBLE, leaf_names=("x",), **keys)
     point = Point.of(request)
-    found = objection(check, point.request, point)
+    found = check_claim(check, point.request, point)
     assert jacobian_of(check, point)[0].compared == "projected"
     return found
 

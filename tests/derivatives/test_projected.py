@@ -8,8 +8,8 @@ from operators import faulty
 from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Coverage, Request, by_torch
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.cotangents import directions
-from opcheck.derivatives.objection import objection
 from opcheck.derivatives.tolerances import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
@@ -26,7 +26,7 @@ def request(function, *leaves, **more):
 
 
 def ask(check, function, *leaves, **more):
-    return objection(check, request(function, *leaves, **more))
+    return check_claim(check, request(function, *leaves, **more))
 
 
 @BOTH
@@ -185,8 +185,8 @@ def test_one_percent_of_one_row_is_found_which_torchs_fast_mode_allows(seed):
     wrong[7] *= 1.01
     asked = request(faulty.function(lambda x: matrix @ x, lambda x, v: wrong.T @ v), leaf(SIZE))
     torch.manual_seed(seed)
-    assert by_torch.objection("backward", replace(asked, fast_mode=True)) is None
-    assert objection("backward", asked).kind == "wrong"
+    assert by_torch.check_claim("backward", replace(asked, fast_mode=True)) is None
+    assert check_claim("backward", asked).kind == "wrong"
 
 
 # what a random direction does not see by itself
@@ -222,8 +222,8 @@ def test_what_is_not_linear_within_the_tolerance_is_no_reason(mode, factor, foun
         (lambda x, v: 1e3 * bent(v)) if mode == "backward" else lambda x, v: 1e3 * v,
         (lambda x, t: 1e3 * bent(t)) if mode == "forward_ad" else lambda x, t: 1e3 * t,
     )
-    objection = ask(mode, function, leaf(400), coverage=Coverage("projected"))
-    assert (objection is not None) is found
+    disagreement = ask(mode, function, leaf(400), coverage=Coverage("projected"))
+    assert (disagreement is not None) is found
 
 
 def test_directions_of_inputs_and_of_outputs_have_nothing_to_do_with_each_other():

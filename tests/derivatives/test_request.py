@@ -4,7 +4,7 @@ import pytest
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Request, TooLarge
-from opcheck.derivatives.objection import objection
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.request import MATRICES
 from opcheck.derivatives.tolerances import DOUBLE
 
@@ -13,7 +13,7 @@ CHECKS = ("backward", "forward_ad", "batched_grad", "batched_forward_grad")
 
 def ask(check, size, coverage):
     request = Request(lambda x: (x.sin(),), (leaf(size),), DOUBLE, coverage=coverage)
-    return objection(check, request)
+    return check_claim(check, request)
 
 
 @pytest.mark.parametrize("check", [*CHECKS, "rev_over_rev", "fwd_over_rev"])

@@ -5,7 +5,7 @@ import torch
 from operators import faulty
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.objection import objection
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE, Numbers
 from opcheck.derivatives.uncertainty import excuse_wrong_sign
@@ -16,7 +16,7 @@ LARGE = 1e6
 
 
 def ask(check, function, leaf, **more):
-    return objection(check, Request(lambda x: (function(x),), (leaf,), DOUBLE, **more))
+    return check_claim(check, Request(lambda x: (function(x),), (leaf,), DOUBLE, **more))
 
 
 def factors(dtype, rows=()):
@@ -75,7 +75,7 @@ def test_in_slices_and_projections_likewise(jacobian, gradient, is_right):
     function = faulty.function(lambda x: (LARGE + x) - x, lambda x, v: gradient * v)
     leaf = torch.linspace(0.1, 0.9, 3000, dtype=torch.float64).requires_grad_()
     point = Point.of(Request(lambda x: (function(x),), (leaf,), DOUBLE, coverage=Coverage(jacobian=jacobian)))
-    found = objection("backward", point.request, point)
+    found = check_claim("backward", point.request, point)
     assert point.compared == ("structured" if jacobian == "auto" else "projected")
     assert (found is None) is is_right
 
@@ -83,7 +83,7 @@ def test_in_slices_and_projections_likewise(jacobian, gradient, is_right):
 def test_rows_of_large_products_hold():
     request = Request(lambda x: (x.prod(1),), (factors(torch.float64, [200]),), DOUBLE)
     point = Point.of(request)
-    assert objection("rev_over_rev", point.request, point) is None
+    assert check_claim("rev_over_rev", point.request, point) is None
     assert point.derived("rev").compared == "structured"
 
 

@@ -7,10 +7,10 @@ import torch
 from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.coordinates import rows_of, tensors_of, vector
 from opcheck.derivatives.cotangents import directions, probe
 from opcheck.derivatives.differences import stencil
-from opcheck.derivatives.objection import objection
 from opcheck.derivatives.tolerances import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
@@ -71,10 +71,10 @@ def test_a_function_that_writes_to_what_it_is_given_spoils_no_other(spoiler, cov
     for check in (*JACOBIANS, *BESIDE, *FURTHER):
         spoiling = Request(lambda x: (spoiler(x),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
         with suppress(Exception):  # whatever becomes of it: the next function is another
-            objection(check, spoiling)
+            check_claim(check, spoiling)
     for check in (*JACOBIANS, *BESIDE, *FURTHER):
         right = Request(lambda x: (x.sin(),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
-        assert objection(check, right) is None
+        assert check_claim(check, right) is None
 
 
 def test_directions_are_made_anew_whenever_they_are_asked_for():
@@ -138,7 +138,7 @@ def test_gradients_that_are_views_of_a_buffer_are_right_although_the_next_one_ov
 ):
     monkeypatch.setattr(IntoOneBuffer, "buffer", torch.zeros(5, dtype=dtype))
     asked = Request(lambda x: (IntoOneBuffer.apply(x),), (leaf(5, dtype=dtype),), DOUBLE, coverage=coverage)
-    assert objection(check, asked) is None
+    assert check_claim(check, asked) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])

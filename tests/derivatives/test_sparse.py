@@ -13,8 +13,8 @@ from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import dual_level, make_dual
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.gradients import attributes
-from opcheck.derivatives.objection import objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.sparse import Pattern, of_elements, ones_like
 from opcheck.derivatives.tolerances import DOUBLE
@@ -189,8 +189,8 @@ def test_torch_has_no_sparse_dual_tensors(layout):
         make_dual(x.detach(), torch.ones(2, 2, dtype=REAL))
     asked = Request(lambda x: (x.to_dense(),), (x,), DOUBLE)
     with pytest.raises(NotImplementedError, match="Cannot access storage of Sparse"):
-        objection("forward_ad", asked)
-    refused = objection("batched_forward_grad", asked)
+        check_claim("forward_ad", asked)
+    refused = check_claim("batched_forward_grad", asked)
     assert refused.kind == "refused"
     assert "Cannot access storage of Sparse" in refused.text
 
@@ -199,7 +199,7 @@ def test_torch_has_no_sparse_dual_tensors(layout):
 
 
 def found(function, layout="coo", dtype=REAL, check="backward", **fields):
-    return objection(check, Request(function, sparse_leaf(layout)(dtype), DOUBLE, leaf_names=("x",), **fields))
+    return check_claim(check, Request(function, sparse_leaf(layout)(dtype), DOUBLE, leaf_names=("x",), **fields))
 
 
 WRONG = {

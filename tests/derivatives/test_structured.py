@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from opcheck.derivatives import Request
-from opcheck.derivatives.objection import objection
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 
@@ -94,7 +94,7 @@ def request(function, leaves):
 
 
 def ask(function, leaves, check="backward"):
-    return objection(check, request(function, leaves))
+    return check_claim(check, request(function, leaves))
 
 
 @EACH

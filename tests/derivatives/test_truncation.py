@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.objection import objection
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.tolerances import DOUBLE
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
@@ -29,7 +29,7 @@ class Waves(torch.autograd.Function):
 
 def ask(dtype, scale, jacobian):
     leaf = torch.full((4,), 2e-6, dtype=dtype, requires_grad=True)
-    return objection(
+    return check_claim(
         "backward", Request(lambda x: (Waves.apply(x, scale),), (leaf,), DOUBLE, coverage=Coverage(jacobian))
     )
 

@@ -6,8 +6,8 @@ from operators import faulty
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Numbers, Request
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.coordinates import blocks, largest_difference, same
-from opcheck.derivatives.objection import objection
 from opcheck.derivatives.tolerances import DOUBLE
 from opcheck.derivatives.uncertainty import allowed, excess
 
@@ -102,7 +102,7 @@ def test_what_is_infinite_agrees_with_itself_alone_and_no_number_with_nothing(an
 def test_a_finite_gradient_is_wrong_where_differences_are_infinite(coverage):
     function = faulty.function(lambda x: torch.where(x > 1, INFINITE, x), lambda x, v: v)
     x = torch.tensor([0.5, 1.0, 0.7], dtype=REAL, requires_grad=True)
-    found = objection("backward", Request(lambda x: (function(x),), (x,), DOUBLE, coverage=coverage))
+    found = check_claim("backward", Request(lambda x: (function(x),), (x,), DOUBLE, coverage=coverage))
     assert found is not None
     assert found.kind in ("wrong", "inconclusive")
 
@@ -115,7 +115,7 @@ def gradient_off_by(off):
 @pytest.mark.parametrize(("off", "right"), [(0.09j, True), (0.11j, False), (0.08 + 0.08j, False)])
 def test_so_it_is_for_gradients_of_complex_inputs(off, right):
     request = Request(lambda z: (gradient_off_by(off)(z),), (leaf(3, dtype=COMPLEX),), DOUBLE)
-    found = objection("backward", request)
+    found = check_claim("backward", request)
     assert (found is None) is right
 
 

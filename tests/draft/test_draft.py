@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tomli
 
-from opcheck.draft.attempt import NO_GRAPH, NO_TANGENT, Tried
+from opcheck.draft.attempt import NO_GRAPH, NO_TANGENT, Accepted
 from opcheck.draft.draft import Draft, comment, what_happened
 from opcheck.spec.dtypes import grouped
 
@@ -14,7 +14,7 @@ SAMPLE = {"args": [{"shape": [3]}]}
 
 def tried(*, backward="", **keys):
     """Return what a call has shown. backward: why there is no derivative with respect to its argument."""
-    return Tried(SAMPLE, without_backward={0: backward}, **keys)
+    return Accepted(SAMPLE, without_backward={0: backward}, **keys)
 
 
 def draft(*tries, **keys):
@@ -126,13 +126,13 @@ class TestFound:
         assert draft(mistaken).supports == {}
 
     def test_arguments_without_a_derivative_are_named(self):
-        own = draft(Tried(SAMPLE, without_backward={0: "", 1: "not implemented"}))
+        own = draft(Accepted(SAMPLE, without_backward={0: "", 1: "not implemented"}))
         assert own.supports == {"backward": ([0], "not implemented")}
         assert own.has_backward
 
     def test_what_one_sample_takes_is_not_refused(self):
-        some = Tried(SAMPLE, without_backward={0: "", 1: "not implemented"})
-        assert draft(some, Tried(SAMPLE, without_backward={0: "", 1: ""})).supports == {}
+        some = Accepted(SAMPLE, without_backward={0: "", 1: "not implemented"})
+        assert draft(some, Accepted(SAMPLE, without_backward={0: "", 1: ""})).supports == {}
 
     def test_what_has_no_out_does_not_claim_it(self):
         assert draft(out=False).supports == {"out": (False, "no such parameter")}

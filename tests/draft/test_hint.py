@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.draft.hint import documented, lessons_of, shapes_in
+from opcheck.draft.hint import documented, repairs_of, shapes_in
 from opcheck.draft.parameter import TENSOR, Parameter
 from opcheck.spec.operator import SampleSpec
 
@@ -74,7 +74,7 @@ def test_documentation_belongs_to_its_parameter():
     ],
 )  # fmt: skip
 def test_a_refused_guess_teaches_the_next(value, said, source, better):
-    lessons = list(lessons_of({"args": [value]}, said, source, X))
+    lessons = list(repairs_of({"args": [value]}, said, source, X))
     assert {"args": [better]} in lessons
     for lesson in lessons:
         SampleSpec.model_validate(lesson)
@@ -82,7 +82,7 @@ def test_a_refused_guess_teaches_the_next(value, said, source, better):
 
 def test_an_optional_tensor_that_is_missing_is_added():
     said = "TypeError: sigmoid(): argument 'input' must be Tensor, not NoneType"
-    lessons = list(lessons_of({"args": [{"shape": [2]}]}, said, "", X))
+    lessons = list(repairs_of({"args": [{"shape": [2]}]}, said, "", X))
     assert {"args": [{"shape": [2]}], "kwargs": {"context": {"shape": [2]}}} in lessons
 
 
@@ -90,13 +90,13 @@ def test_an_optional_tensor_that_is_missing_is_added():
 def test_an_optional_argument_that_is_asked_for_is_added(name):
     parameters = [*X, Parameter("output_size", (), False)]
     said = f"ValueError: it requires specifying either an {name}, or a ratio"
-    lessons = list(lessons_of({"args": [{"shape": [2]}]}, said, "", parameters))
+    lessons = list(repairs_of({"args": [{"shape": [2]}]}, said, "", parameters))
     assert {"args": [{"shape": [2]}], "kwargs": {"output_size": 2}} in lessons
     assert not any("context" in lesson.get("kwargs", {}) for lesson in lessons)
 
 
 def test_what_says_nothing_teaches_nothing():
-    assert list(lessons_of({"args": [{"shape": [2, 3]}]}, "RuntimeError: not today", "", X)) == []
+    assert list(repairs_of({"args": [{"shape": [2, 3]}]}, "RuntimeError: not today", "", X)) == []
 
 
 def test_images_are_as_large_as_a_kernel_all_of_them():
@@ -105,5 +105,5 @@ def test_images_are_as_large_as_a_kernel_all_of_them():
         "Kernel size can't be greater than actual input size"
     )
     sample = {"args": [{"shape": [1, 2, 4, 9]}, {"shape": [1, 2, 4, 9]}, {"shape": [2]}, 3]}
-    first, *_ = lessons_of(sample, said, "", [])
+    first, *_ = repairs_of(sample, said, "", [])
     assert first == {"args": [{"shape": [1, 2, 11, 9]}, {"shape": [1, 2, 11, 9]}, {"shape": [2]}, 3]}

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from opcheck.running.own_process import Ended, apart, parted, tell
+from opcheck.running.own_process import Ended, apart, split_results, tell
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
 
@@ -109,4 +109,4 @@ def test_an_interrupt_is_for_the_process_that_waits():
 
 
 def test_answers_are_parted_from_what_has_none():
-    assert parted(["a", "b", "c"], [1, Ended("gone"), 3]) == ({"a": 1, "c": 3}, {"b": "gone"})
+    assert split_results(["a", "b", "c"], [1, Ended("gone"), 3]) == ({"a": 1, "c": 3}, {"b": "gone"})

@@ -99,9 +99,9 @@ CODE = """
 import sys
 
 import torch
-from opcheck.running.process_state import import_what_is_late
+from opcheck.running.process_state import preload_lazy_imports
 
-import_what_is_late()
+preload_lazy_imports()
 before = set(sys.modules)
 x = torch.ones(2, 2, dtype=torch.float64)
 with torch.autograd.forward_ad.dual_level():

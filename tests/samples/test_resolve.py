@@ -479,12 +479,12 @@ class TestOutside:
         assert "torch_like" in str(refusal("ops_mixed.run", "ops_mixed", "torch"))
 
     def test_only_the_allowed_part_of_a_package_is_open(self, write: Write) -> None:
-        write("parted/__init__", "")
-        write("parted/ops", "def double(x): return 2 * x")
-        write("parted/tools", "def erase(): pass")
-        assert resolve("parted.ops.double", ("parted.ops",))(1) == 2
-        assert "outside the allowed modules; expected a path inside parted.ops" in str(
-            refusal("parted.tools.erase", "parted.ops")
+        write("split_results/__init__", "")
+        write("split_results/ops", "def double(x): return 2 * x")
+        write("split_results/tools", "def erase(): pass")
+        assert resolve("split_results.ops.double", ("split_results.ops",))(1) == 2
+        assert "outside the allowed modules; expected a path inside split_results.ops" in str(
+            refusal("split_results.tools.erase", "split_results.ops")
         )
 
 

@@ -31,8 +31,8 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
 from opcheck.checks.verdict import HOLDS, Verdict, fails, noted
 from opcheck.derivatives import tried
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.coordinates import tensors_of, vector
-from opcheck.derivatives.objection import objection
 from opcheck.samples.modules import ModuleCall, evaluating
 from opcheck.samples.watched import Watched
 from opcheck.text import one_line
@@ -177,7 +177,7 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
     second = Call.of(subject)
     yield _as_returned(outputs, OVERWRITTEN)
     yield Row("the values of a call that follows another one", second.values, here.values, AFTER.format(call=VALUES))
-    yield from _used_up(subject, second, here)
+    yield from _without_retain_graph(subject, second, here)
     subject.function.reseed(1)
     gradients = first.gradients() if subject.supports.backward else ()
     there = Result(first.values, vector(gradients), first.has_graph)
@@ -225,7 +225,7 @@ def _as_returned(watched: Iterable[Watched], code: str) -> Verdict:
 REMEDY = "a buffer that is reused must be copied before it is returned"
 
 
-def _used_up(subject: Subject, call: Call, here: Result) -> Iterator[Row]:
+def _without_retain_graph(subject: Subject, call: Call, here: Result) -> Iterator[Row]:
     """Compare the gradients of backward without retain_graph, as in loss.backward(), with those of an ordinary call.
 
     A second backward pass on the same graph must raise, or return the same gradients.
@@ -264,8 +264,8 @@ def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, gradi
     allowed = (numbers.atol + numbers.rtol * abs(along)) * max(1.0, slopes.numel() ** 0.5)
     if abs(float(gradient @ direction) - along) <= allowed:
         return HOLDS
-    wrong = objection("backward", other.request, other.point)
-    if wrong is None or wrong.kind != "wrong" or objection("backward", subject.request, subject.point) is not None:
+    wrong = check_claim("backward", other.request, other.point)
+    if wrong is None or wrong.kind != "wrong" or check_claim("backward", subject.request, subject.point) is not None:
         return HOLDS  # `backward` reports a gradient that is wrong at the sample, too
     verdict = fails("context: the gradient is wrong at another point of the same sample", wrong.text)
     return replace(verdict, at=("backward", subject.sample), elsewhere=True)

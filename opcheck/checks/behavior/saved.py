@@ -56,10 +56,10 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
         yield verdict
     if len(names) > 1:  # after several calls, since a cache of only the last call does not grow
         del call, tensors
-        yield _let_go(subject, kept, collections)
+        yield _freed(subject, kept, collections)
 
 
-def _let_go(subject: Subject, kept: References, collections: int) -> Verdict:
+def _freed(subject: Subject, kept: References, collections: int) -> Verdict:
     """Return whether a call and its graph are freed after later calls.
 
     kept: weak references to the leaves and outputs of the call.

@@ -14,7 +14,7 @@ from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, blocked, fails, inapplicable, untested
 from opcheck.derivatives import tried
-from opcheck.derivatives.objection import lost_digits
+from opcheck.derivatives.claims import lost_digits
 from opcheck.derivatives.sparse import are_movable
 from opcheck.derivatives.tolerances import too_coarse_output
 
@@ -55,15 +55,15 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
     request = replace(request, numbers=replace(request.numbers, accuracy=rtol), fast_mode=False)
     right, lost = False, {}
     for name in filter(subject.context.is_claimed, DERIVATIVES):
-        contradiction = tried(partial(lost_digits, name, request, subject.point))
-        if isinstance(contradiction, Exception):
+        disagreement = tried(partial(lost_digits, name, request, subject.point))
+        if isinstance(disagreement, Exception):
             continue
-        right = right or contradiction is None
-        if contradiction is not None and contradiction.kind == "low accuracy":
-            lost[name] = contradiction
+        right = right or disagreement is None
+        if disagreement is not None and disagreement.kind == "low accuracy":
+            lost[name] = disagreement
     if lost:
         first = next(iter(lost.values()))
-        lines = [f"{name}: {line}" for name, objection in lost.items() for line in objection.text.splitlines()]
+        lines = [f"{name}: {line}" for name, disagreement in lost.items() for line in disagreement.text.splitlines()]
         title = f"accuracy: {', '.join(lost)} lost digits"
         hint = "if this is how it should be, write tolerance.accuracy = { rtol = ..., reason = ... }"
         what = first.text.splitlines()[0].removeprefix("low accuracy: ")

@@ -29,8 +29,8 @@ from opcheck.checks.verdict import (
     untested,
 )
 from opcheck.derivatives import Disagreement
+from opcheck.derivatives.claims import check_claim, derivative_named, extent_compared, lets_wrong_sign_pass
 from opcheck.derivatives.disagreement import Mismatch
-from opcheck.derivatives.objection import derivative_named, extent_compared, lets_wrong_sign_pass, objection
 from opcheck.derivatives.request import Function
 from opcheck.derivatives.tolerances import too_coarse_output
 from opcheck.samples.resolve import Unresolved
@@ -66,17 +66,17 @@ def compared(subject: Subject) -> Verdict:
         return untested("no output is of a floating or complex dtype")
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
         return NO_GRAPH
-    if blind := blinded(subject):
+    if blind := too_wide_tolerances(subject):
         return blind
     request = subject.request
     if check == "backward":
         request = replace(request, reference=_reference(subject))
-    contradiction = objection(check, request, subject.point)
-    if contradiction is None and not outputs.differentiable:
+    disagreement = check_claim(check, request, subject.point)
+    if disagreement is None and not outputs.differentiable:
         return untested("the outputs that have a derivative are empty")
-    if contradiction is not None and check == "rev_over_rev" and contradiction.kind not in INCONCLUSIVE:
+    if disagreement is not None and check == "rev_over_rev" and disagreement.kind not in INCONCLUSIVE:
         differentiate_twice(subject)  # @once_differentiable raises here, which is clearer than zeros
-    verdict = HOLDS if contradiction is None else _contradicted(subject, contradiction)
+    verdict = HOLDS if disagreement is None else _verdict_on(subject, disagreement)
     extent = None if request.by_torch else extent_compared(check, subject.point)
     if extent not in ("structured", "projected"):
         return verdict
@@ -96,7 +96,7 @@ def _reference(subject: Subject) -> Function | None:
         return None
 
 
-def blinded(subject: Subject) -> Verdict | None:
+def too_wide_tolerances(subject: Subject) -> Verdict | None:
     """Return an error if tolerances are so wide that a gradient of the wrong sign would pass, else None.
 
     The error names where the tolerances were set: on the command line, or in the spec.
@@ -118,30 +118,30 @@ NARROWER = (
 )
 
 
-def _contradicted(subject: Subject, contradiction: Disagreement) -> Verdict:
+def _verdict_on(subject: Subject, disagreement: Disagreement) -> Verdict:
     kind = subject.case.kind
-    first, *others = [line for line in contradiction.text.splitlines() if line.strip()]
+    first, *others = [line for line in disagreement.text.splitlines() if line.strip()]
     title = f"{kind.name}: {first.strip()[:300]}"
     rest = "\n".join(others[:MOST_LINES] + (["..."] if len(others) > MOST_LINES else []))
-    if contradiction.kind == "coarse":
+    if disagreement.kind == "coarse":
         dtype = subject.case.dtype
         return inconclusive(title, OF_COARSE.format(dtype), **remedy("dtypes.forward", f"-{dtype}"))
-    if contradiction.kind == "inconclusive":
+    if disagreement.kind == "inconclusive":
         return inconclusive(title, rest)
-    if contradiction.kind == "refused":
+    if disagreement.kind == "refused":
         return refused(kind, title)
-    if contradiction.mismatch is None:
-        wrong = fails(title, rest, code=_code(kind.name, contradiction.memory), **_jacobians(contradiction))
-        return replace(wrong, cause=contradiction.cause)
+    if disagreement.mismatch is None:
+        wrong = fails(title, rest, code=_code(kind.name, disagreement.memory), **_jacobians(disagreement))
+        return replace(wrong, cause=disagreement.cause)
     numbers = subject.request.numbers
-    least = "what differences cannot tell" if contradiction.below_atol else f"{numbers.atol:g}"
+    least = "what differences cannot tell" if disagreement.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
-    random = next((finding.text for finding in contradiction.findings if finding.kind == "random"), "")
+    random = next((finding.text for finding in disagreement.findings if finding.kind == "random"), "")
     title = f"{kind.name}: {random or _headline(kind.name, kind.claim)}"
-    if any(finding.kind == "nan" for finding in contradiction.findings):
-        title += f": {contradiction.worst[0].describe()}" if contradiction.worst else ""
-    lines = [contradiction.text, allowed, *([] if subject.function.stands_in else [REMEDY])]
-    return fails(title, "\n".join(lines), **_fields(contradiction.mismatch, contradiction))
+    if any(finding.kind == "nan" for finding in disagreement.findings):
+        title += f": {disagreement.worst[0].describe()}" if disagreement.worst else ""
+    lines = [disagreement.text, allowed, *([] if subject.function.stands_in else [REMEDY])]
+    return fails(title, "\n".join(lines), **_fields(disagreement.mismatch, disagreement))
 
 
 BATCHED = f"""\
@@ -165,20 +165,20 @@ def _headline(check: str, claim: str) -> str:
     return f"the {place[1]}-mode {what} is not the numerical one"
 
 
-def _fields(mismatch: Mismatch, contradiction: Disagreement) -> dict[str, Any]:
+def _fields(mismatch: Mismatch, disagreement: Disagreement) -> dict[str, Any]:
     worst = mismatch.worst
     of_entry = ("output", "leaf", "numerical", "analytical", "name", "leaf_name")
     fields: dict[str, Any] = {key: getattr(worst, key) for key in of_entry}
     fields |= {key: getattr(mismatch, key) for key in ("row", "column", "wrong", "entries")}
-    if contradiction.findings:
-        fields["diagnosis"] = [asdict(finding) for finding in contradiction.findings]
-    if contradiction.worst:
-        fields["worst"] = [asdict(entry) for entry in contradiction.worst]
-    return fields | _jacobians(contradiction)
+    if disagreement.findings:
+        fields["diagnosis"] = [asdict(finding) for finding in disagreement.findings]
+    if disagreement.worst:
+        fields["worst"] = [asdict(entry) for entry in disagreement.worst]
+    return fields | _jacobians(disagreement)
 
 
-def _jacobians(contradiction: Disagreement) -> dict[str, Any]:
-    return {"jacobians": pictured(contradiction.pair)} if contradiction.pair is not None else {}
+def _jacobians(disagreement: Disagreement) -> dict[str, Any]:
+    return {"jacobians": pictured(disagreement.pair)} if disagreement.pair is not None else {}
 
 
 check = PerSample(compared)

@@ -67,7 +67,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
     """Yield each derived sample with its written sample, the look, and whether the checks of `BESIDES` also run there.
 
     These run with derive = "thorough", at samples where the look holds and that are the first with a new feature (see
-    `_respect_of`). There, the look includes second-order derivatives, with any setting.
+    `_novelty`). There, the look includes second-order derivatives, with any setting.
 
     Cotangents in other memory formats are tested once for each memory format of the tensors, at the first sample where
     it affects the strides. If the tensors are contiguous, or with derive = "thorough", all formats are tested; else
@@ -85,7 +85,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
         if is_new and said.answer == "hold":
             layouts.add(layout)
         written = made.written
-        respect = _respect_of(context, written, one.sample) if said.answer == "hold" else frozenset()
+        respect = _novelty(context, written, one.sample) if said.answer == "hold" else frozenset()
         is_first = respect not in respects
         if is_first and further and (again := look(made, claims=further)).answer in further:
             if look(attempt(context, written, written), claims=further).answer in further:
@@ -130,7 +130,7 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
     return None
 
 
-def _respect_of(context: Context, written: Sample, other: Sample) -> frozenset[object]:
+def _novelty(context: Context, written: Sample, other: Sample) -> frozenset[object]:
     """Return what is new about a derived sample, as a key.
 
     That is a changed keyword with its value, several changed keywords without values, or the number of tensors if some

@@ -37,7 +37,7 @@ from opcheck.checks.truth import (
     names_of_parts,
     truth_of,
 )
-from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, fails, first_failure, refused_in, remedy, untested
+from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, combine, fails, refused_in, remedy, untested
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, mismatch, rounding_unit
@@ -108,7 +108,7 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
         return cannot(f"low_precision_grad: {truth.source} would tell what is right, but raises {one_line(right)}")
     if not finite and exact.computation.stays_finite(itemgetter("gradients")):
         finite.add(subject.sample.name)
-    verdict = first_failure(_verdicts(subject, exact, got, _by_reference(subject, exact)))
+    verdict = combine(_verdicts(subject, exact, got, _by_reference(subject, exact)))
     if verdict.passed and not finite:
         verdict = untested("no gradient stays finite if the arguments are rounded")
     if not verdict.passed or subject.context.dtype not in HALF or subject.context.derive == "none":
@@ -226,7 +226,7 @@ def _beside_float32(subject: Subject, exact: Exact) -> Verdict | Answer:
                 f"low_precision_grad: beside float32, {raw.function} returns a gradient of {raw.gradient.dtype} for it",
                 raw.converted,
             )
-    verdict = first_failure(_verdicts(subject, exact, got, None))
+    verdict = combine(_verdicts(subject, exact, got, None))
     if verdict.passed:
         return "hold"
     return replace(verdict, detail=f"{verdict.detail}\nthe first input is in {subject.case.dtype}, others in float32")

@@ -5,11 +5,11 @@ Masked: unspecified elements are absent and have no derivative. Non-masked: they
 
 from __future__ import annotations
 
-from opcheck.checks.jacobian.compare import blinded
+from opcheck.checks.jacobian.compare import too_wide_tolerances
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
-from opcheck.derivatives.objection import objection
+from opcheck.derivatives.claims import check_claim
 
 
 def judge(subject: Subject) -> Verdict:
@@ -22,12 +22,12 @@ def judge(subject: Subject) -> Verdict:
     semantics = {"masked": True} if subject.function.masked else {"masked": True, "non-masked": False}
     for name, masked in semantics.items():
         own = subject.calling(masked=masked)
-        if blind := blinded(own):
+        if blind := too_wide_tolerances(own):
             return blind
-        contradiction = objection("masked", own.request, own.point)
-        if contradiction is not None:
+        disagreement = check_claim("masked", own.request, own.point)
+        if disagreement is not None:
             title = f"masked: the derivative is wrong under {name} semantics"
-            return fails(title, contradiction.text + ("" if masked else hint))
+            return fails(title, disagreement.text + ("" if masked else hint))
     return HOLDS
 
 

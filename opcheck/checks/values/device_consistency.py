@@ -22,7 +22,7 @@ from opcheck.derivatives import tried
 from opcheck.derivatives.rounding import Moved
 from opcheck.text import one_line
 
-STEADY = ("purity", "nondeterminism")
+PREREQUISITES = ("purity", "nondeterminism")
 """The checks that must pass for calls to be comparable."""
 
 
@@ -75,7 +75,7 @@ def _compared(
     if off is None:
         return noted(notes)
     title = f"device_consistency: not as on the CPU for the same inputs: {off.headline()}"
-    return blame(subject, fails(title, "\n".join(off.lines())), filter(None, (*STEADY, root)))
+    return blame(subject, fails(title, "\n".join(off.lines())), filter(None, (*PREREQUISITES, root)))
 
 
 def _difference(one: Tensor, other: Tensor, device: torch.device) -> str:

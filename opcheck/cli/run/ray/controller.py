@@ -25,16 +25,16 @@ from opcheck.running.watchdog import Death
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.problems import RequestError
 
-FEWEST, MOST = 64, 500
+MIN_CASES, MOST = 64, 500
 """The bounds of the number of cases that fill a task. Starting a task is expensive, since it may import torch."""
 
-SHARES = 4
+TASKS_PER_CPU = 4
 """The number of tasks per CPU, unless their sizes would be out of bounds."""
 
 PATIENCE = 5.0
 """Seconds without a result after which the cluster is checked again for the resources of the waiting tasks."""
 
-OF_THE_WHOLE = (
+WHOLE_RUN_OPTIONS = (
     "k", "m", "ray", "shard", "durations", "report_json", "junitxml", "x", "lf", "against", "github_annotations",
 )  # fmt: skip
 """Options that apply to the run as a whole. Tasks do not get them, nor the options that select cases."""
@@ -47,7 +47,7 @@ class RayRun:
         """Create the plugin. options: those of `opcheck run`."""
         self._where = options.ray
         self._cpus = int(options.n) if (options.n or "").isdecimal() else None
-        own: dict[str, Any] = {**dict.fromkeys(OF_THE_WHOLE), **{name: [] for name in SELECTION}, "n": "1"}
+        own: dict[str, Any] = {**dict.fromkeys(WHOLE_RUN_OPTIONS), **{name: [] for name in SELECTION}, "n": "1"}
         self._options = argparse.Namespace(**{**vars(options), **own})
 
     @pytest.hookimpl(trylast=True)
@@ -77,7 +77,7 @@ class RayRun:
         job = self.cluster.share(Job(os.getcwd(), self._options, files))
         absent = self._absent(items)
         present = [item for item in items if item.case.device.name not in absent]
-        enough = min(max(len(present) // (SHARES * self.cluster.cpus), FEWEST), MOST)
+        enough = min(max(len(present) // (TASKS_PER_CPU * self.cluster.cpus), MIN_CASES), MOST)
         waiting: dict[Any, list[CaseItem]] = {}  # the cases of each task that has not ended
         for several in _parts(present, enough):
             device, names = several[0].case.device, [item.case.id for item in several]

@@ -9,8 +9,8 @@ from operators.closed_forms import Counted, leaf, real_jacobian
 
 from opcheck.derivatives import Request
 from opcheck.derivatives.by_torch import CannotAsk
+from opcheck.derivatives.claims import check_claim, derivative_named, extent_compared, lets_wrong_sign_pass
 from opcheck.derivatives.gradients import memory_of_cotangents
-from opcheck.derivatives.objection import derivative_named, extent_compared, lets_wrong_sign_pass, objection
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE, Numbers
 
@@ -50,7 +50,7 @@ def kinds(function, checks, dtype):
     point, found = Point.of(Request(lambda x: (function(x),), (leaf(3, dtype=dtype),), DOUBLE)), {}
     for check in checks:
         try:
-            disagreement = objection(check, point.request, point)
+            disagreement = check_claim(check, point.request, point)
             found[check] = disagreement and disagreement.kind
         except Exception as error:
             found[check] = type(error).__name__
@@ -95,7 +95,7 @@ def test_evidence_serves_all_claims_but_what_needs_a_graph_makes_its_own():
     point, costs = Point.of(Request(function, (leaf(3),), DOUBLE)), []
     for claim in ("backward", "backward", "batched_grad"):
         before = function.calls
-        assert objection(claim, point.request, point) is None
+        assert check_claim(claim, point.request, point) is None
         costs.append(function.calls - before)
     assert costs[0] > 3
     assert costs[1:] == [1, 1]
@@ -106,9 +106,9 @@ def test_evidence_serves_all_claims_but_what_needs_a_graph_makes_its_own():
 def test_the_memory_of_cotangents_belongs_to_backward_alone(dtype, fast_mode):
     function, x = faulty.wrong_for_noncontiguous_cotangents, leaf(2, 3, dtype=dtype)
     asked = Request(lambda x: (function(x),), (x,), DOUBLE, fast_mode=fast_mode)
-    assert "depends on the memory of the cotangent" in objection("backward", asked).text
-    assert objection("masked", asked) is None
-    assert objection("nondeterminism", asked) is None
+    assert "depends on the memory of the cotangent" in check_claim("backward", asked).text
+    assert check_claim("masked", asked) is None
+    assert check_claim("nondeterminism", asked) is None
 
 
 def test_nothing_is_called_where_no_memory_of_cotangents_applies():
@@ -126,7 +126,7 @@ def test_nothing_is_called_where_no_memory_of_cotangents_applies():
 def test_what_torch_cannot_be_asked_about_tensors_that_cannot_be_moved_is_said():
     x = torch.rand(2, 3).to_mkldnn().requires_grad_()
     with pytest.raises(CannotAsk):
-        objection("rev_over_fwd", Request(lambda x: (x.to_dense(),), (x,), DOUBLE))
+        check_claim("rev_over_fwd", Request(lambda x: (x.to_dense(),), (x,), DOUBLE))
 
 
 def test_a_wide_tolerance_excuses_jacobians_alone():
@@ -141,7 +141,7 @@ def test_how_much_was_compared_is_known_for_each_kind_of_cotangents(gaps):
     asked = Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE, non_contiguous=gaps)
     point = Point.of(asked)
     assert extent_compared("rev_over_rev", point) is None
-    assert objection("rev_over_rev", asked, point) is None
+    assert check_claim("rev_over_rev", asked, point) is None
     assert extent_compared("rev_over_rev", point) == "full"
     assert extent_compared("grad_dtypes", point) is None
 

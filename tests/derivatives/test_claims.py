@@ -8,7 +8,7 @@ from operators import awkward, faulty
 from operators.closed_forms import Counted, leaf
 
 from opcheck.derivatives import Request, by_torch
-from opcheck.derivatives.objection import objection
+from opcheck.derivatives.claims import check_claim
 from opcheck.derivatives.tolerances import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
@@ -25,7 +25,7 @@ def request(function, *leaves, **more):
 
 def cost(asked, claim="backward"):
     before = asked.function.calls
-    assert objection(claim, asked) is None
+    assert check_claim(claim, asked) is None
     return asked.function.calls - before
 
 
@@ -35,13 +35,13 @@ def cost(asked, claim="backward"):
 @pytest.fixture
 def left_to_torch(monkeypatch):
     asked = []
-    monkeypatch.setattr(by_torch, "objection", lambda check, request: asked.append((check, request)))
+    monkeypatch.setattr(by_torch, "check_claim", lambda check, request: asked.append((check, request)))
     return asked
 
 
 def test_fast_mode_is_torchs(left_to_torch):
     asked = request(lambda x: (x.sin(),), fast_mode=True)
-    objection("backward", asked)
+    check_claim("backward", asked)
     assert left_to_torch == [("backward", asked)]
 
 
@@ -56,7 +56,7 @@ def sparse(layout):
 @SPARSE
 def test_jacobians_of_sparse_leaves_are_its_own(left_to_torch, layout):
     for check in ("backward", "masked", "rev_over_rev", "scalarized_second_order", "batched_forward_grad"):
-        objection(check, request(lambda x: (x.to_dense(),), sparse(layout), masked=True))
+        check_claim(check, request(lambda x: (x.to_dense(),), sparse(layout), masked=True))
     assert left_to_torch == []
 
 
@@ -75,7 +75,7 @@ def test_only_what_is_specified_is_moved_under_masked_semantics(layout):
 def test_all_about_mkldnn_leaves_is_torchs(left_to_torch):
     x = torch.eye(3).to_mkldnn().requires_grad_()
     for check in ("backward", "batched_grad", "undefined_grad"):
-        objection(check, request(lambda x: (x.to_dense(),), x))
+        check_claim(check, request(lambda x: (x.to_dense(),), x))
     assert len(left_to_torch) == 3
 
 
@@ -116,7 +116,7 @@ def test_claims_about_gradients_of_sparse_leaves_are_tested_as_they_are(
     x = torch.eye(3, dtype=dtype).to_sparse().requires_grad_()
     found = set()
     for check in ("batched_grad", "nondeterminism", "undefined_grad", "grad_dtypes"):
-        if objection(check, request(lambda x: (ToDense.apply(x),), x, forward_ad=False)):
+        if check_claim(check, request(lambda x: (ToDense.apply(x),), x, forward_ad=False)):
             found.add(check)
     assert found == caught_by
     assert left_to_torch == []
@@ -124,7 +124,7 @@ def test_claims_about_gradients_of_sparse_leaves_are_tested_as_they_are(
 
 def test_all_else_is_not(left_to_torch):
     for check in ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev", *ORDERS, *BESIDE):
-        objection(check, request(lambda x: (x.sin(),)))
+        check_claim(check, request(lambda x: (x.sin(),)))
     assert left_to_torch == []
 
 
@@ -135,15 +135,15 @@ def test_all_else_is_not(left_to_torch):
 @pytest.mark.parametrize("check", ORDERS)
 def test_further_orders_of_right_functions_hold(check, dtype):
     for function in (lambda x: (x.exp() * x,), lambda x: (x.prod(), x.sin())):
-        assert objection(check, request(function, leaf(3, dtype=dtype))) is None
+        assert check_claim(check, request(function, leaf(3, dtype=dtype))) is None
 
 
 @BOTH
 def test_a_fault_of_the_third_derivative_is_found_at_third_order_alone(dtype):
     asked = request(lambda x: (awkward.cube_wrong_at_third_order(x),), leaf(3, dtype=dtype))
-    assert objection("backward", asked) is None
-    assert objection("rev_over_rev", asked) is None
-    assert objection("rev_over_rev_over_rev", asked).kind == "wrong"
+    assert check_claim("backward", asked) is None
+    assert check_claim("rev_over_rev", asked) is None
+    assert check_claim("rev_over_rev_over_rev", asked).kind == "wrong"
 
 
 MIXES = ["fwd_over_rev_over_rev", "rev_over_rev_over_fwd", "fwd_over_fwd_over_fwd", "fwd_over_rev_over_fwd",
@@ -156,7 +156,7 @@ MIXES = ["fwd_over_rev_over_rev", "rev_over_rev_over_fwd", "fwd_over_fwd_over_fw
     [*MIXES, "rev_over_fwd_over_rev", "fwd_over_fwd_over_rev"],
 )
 def test_third_orders_in_any_mix_of_modes_hold(check, dtype):
-    assert objection(check, request(lambda x: (x**4,), leaf(2, dtype=dtype))) is None
+    assert check_claim(check, request(lambda x: (x**4,), leaf(2, dtype=dtype))) is None
 
 
 # claims beside the Jacobian
@@ -173,7 +173,7 @@ def test_nothing_is_to_be_said_against_right_functions(check, dtype):
         (lambda x: (x.reshape(-1)[:0],), (x,)),
         (lambda x: (x.t().conj(),), (x,)),
     ):
-        assert objection(check, request(function, *leaves)) is None
+        assert check_claim(check, request(function, *leaves)) is None
 
 
 FAULTS = {
@@ -189,13 +189,13 @@ FAULTS = {
 def test_each_fault_is_found_by_its_check_alone(check, dtype):
     function, kind, text = FAULTS[check]
     asked = request(lambda x: (function(x),), leaf(4, dtype=dtype), forward_ad=False)
-    found = objection(check, asked)
+    found = check_claim(check, asked)
     assert found.kind == kind
     assert text in found.text
     # Random operations are refused by vmap, too.
     either = {"batched_forward_grad"} | ({"batched_grad"} if check == "nondeterminism" else set())
     for other in set(BESIDE) - {check} - either:
-        assert objection(other, asked) is None
+        assert check_claim(other, asked) is None
 
 
 @BOTH
@@ -210,7 +210,7 @@ def test_a_backward_pass_that_uses_up_what_forward_saved_is_found_by_the_second(
         def backward(ctx, v):
             return ctx.factors.pop() * v
 
-    found = objection("nondeterminism", request(lambda x: (UsedUp.apply(x),), leaf(3, dtype=dtype)))
+    found = check_claim("nondeterminism", request(lambda x: (UsedUp.apply(x),), leaf(3, dtype=dtype)))
     assert found.text.startswith("another backward pass on the same graph raised IndexError: pop from empty list")
     assert isinstance(found.cause, IndexError)
 
@@ -229,14 +229,14 @@ def test_an_undefined_cotangent_beside_a_defined_one_must_be_a_zero():
             return torch.ones(3, dtype=REAL) if w is None else 3 * w if v is None else 2 * v + 3 * w
 
     asked = request(lambda x: Both.apply(x))
-    assert objection("backward", asked) is None
-    assert "the cotangent of output 1 is undefined" in objection("undefined_grad", asked).text
+    assert check_claim("backward", asked) is None
+    assert "the cotangent of output 1 is undefined" in check_claim("undefined_grad", asked).text
 
 
 @BOTH
 def test_a_gradient_that_depends_on_the_memory_of_the_cotangent_is_found(dtype):
     asked = request(lambda x: (faulty.wrong_for_noncontiguous_cotangents(x),), leaf(2, 3, dtype=dtype))
-    assert "depends on the memory of the cotangent" in objection("backward", asked).text
+    assert "depends on the memory of the cotangent" in check_claim("backward", asked).text
 
 
 class TwiceSparse(torch.autograd.Function):
@@ -259,25 +259,25 @@ class TwiceSparse(torch.autograd.Function):
 def test_a_vmapped_backward_pass_that_is_wrong_for_unit_vectors_alone_is_found_by_its_check_alone():
     function = faulty.function(faulty.square, lambda x, v: TwiceSparse.apply(v) * 2 * x)
     asked = request(lambda x: (function(x),), leaf(4))
-    found = objection("batched_grad", asked)
+    found = check_claim("batched_grad", asked)
     assert "the vmapped backward pass is not that of the loop" in found.text
-    assert objection("backward", asked) is None
+    assert check_claim("backward", asked) is None
 
 
 def test_a_difference_that_is_allowed_between_two_passes_is_none():
     asked = request(lambda x: (faulty.nondeterministic(x),))
     numbers = DOUBLE.__class__(1e-6, 1e-5, 1e-3, nondeterminism=1e-7)
-    assert objection("nondeterminism", replace(asked, numbers=numbers)) is None
+    assert check_claim("nondeterminism", replace(asked, numbers=numbers)) is None
 
 
 def test_infinities_that_come_again_are_the_same():
     function = faulty.function(faulty.square, lambda x, v: v * float("inf"))
-    assert objection("nondeterminism", request(lambda x: (function(x),))) is None
+    assert check_claim("nondeterminism", request(lambda x: (function(x),))) is None
 
 
 def test_a_gradient_of_another_layout_is_found():
     function = faulty.function(faulty.square, lambda x, v: (2 * x * v).to_sparse())
-    found = objection("grad_dtypes", request(lambda x: (function(x),)))
+    found = check_claim("grad_dtypes", request(lambda x: (function(x),)))
     assert found.text == "the gradient of input 0 has the layout torch.sparse_coo, not torch.strided"
 
 
@@ -301,9 +301,9 @@ class Scaled(torch.autograd.Function):
 def test_cotangents_with_gaps_are_tested_at_second_order_where_a_request_has_both():
     function = faulty.function(faulty.square, lambda x, v: Scaled.apply(x, v))
     asked = request(lambda x: (function(x),), leaf(2, 3), forward_ad=False)
-    assert objection("rev_over_rev", replace(asked, non_contiguous=(False,))) is None
+    assert check_claim("rev_over_rev", replace(asked, non_contiguous=(False,))) is None
     for both in ((False, True), (True, False), (True,)):
-        assert objection("rev_over_rev", replace(asked, non_contiguous=both)).kind == "wrong"
+        assert check_claim("rev_over_rev", replace(asked, non_contiguous=both)).kind == "wrong"
 
 
 class Demanding(torch.autograd.Function):
@@ -324,10 +324,10 @@ class Demanding(torch.autograd.Function):
 def test_undefined_cotangents_of_the_backward_pass_are_tested_where_they_are_claimed():
     function = faulty.function(faulty.square, lambda x, v: Demanding.apply(x, v))
     asked = request(lambda x: (function(x),), forward_ad=False)
-    assert objection("rev_over_rev", asked).kind == "refused"
-    assert objection("rev_over_rev", replace(asked, undefined_grad=False)) is None
+    assert check_claim("rev_over_rev", asked).kind == "refused"
+    assert check_claim("rev_over_rev", replace(asked, undefined_grad=False)) is None
 
 
 def test_cotangents_that_are_given_are_no_tangents():
     asked = request(lambda x: (x.sin().sum(),), grad_outputs=(torch.ones((), dtype=REAL),))
-    assert objection("rev_over_fwd", asked) is None
+    assert check_claim("rev_over_fwd", asked) is None

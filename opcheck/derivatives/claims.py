@@ -64,7 +64,7 @@ def derivative_named(name: str) -> tuple[tuple[Step, ...], Mode] | None:
     return tuple(steps[mode] for mode in reversed(before)), "reverse" if last == "rev" else "forward"
 
 
-def objection(name: str, request: Request, point: Point | None = None) -> Disagreement | None:
+def check_claim(name: str, request: Request, point: Point | None = None) -> Disagreement | None:
     """Return why a claim does not hold, or None if it does.
 
     name: the name of a Jacobian, as for `derivative_named`, or a key of OF_GRADIENTS.
@@ -75,11 +75,11 @@ def objection(name: str, request: Request, point: Point | None = None) -> Disagr
     or necessary, but cannot test the claim; passes on the exceptions of the function.
     """
     if request.by_torch:
-        return by_torch.objection(name, request)
+        return by_torch.check_claim(name, request)
     movable = are_movable(request.leaves)
     if request.fast_mode or not movable:
         try:
-            disagreement, left_out = by_torch.objection(name, request), LEFT_OUT_BY_TORCH.get(name)
+            disagreement, left_out = by_torch.check_claim(name, request), LEFT_OUT_BY_TORCH.get(name)
         except CannotAsk:
             if not movable:
                 raise

@@ -16,6 +16,7 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.autodiff import Mode, vjp
 from opcheck.derivatives.by_torch import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
+from opcheck.derivatives.claims import OF_GRADIENTS
 from opcheck.derivatives.coordinates import blocks, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Disagreement
@@ -27,7 +28,6 @@ from opcheck.derivatives.gradients import (
     undefined_tangents,
 )
 from opcheck.derivatives.jacobians import compare, digits_lost
-from opcheck.derivatives.objection import OF_GRADIENTS
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Request
 from opcheck.derivatives.uncertainty import excess
@@ -51,8 +51,8 @@ BREAKING = (
 )
 
 
-def objections(point: Point, request: Request, claims: Claims) -> Iterator[Disagreement]:
-    """Yield the objections to the claims in torch's order. Each is computed only when it is requested.
+def check_claims(point: Point, request: Request, claims: Claims) -> Iterator[Disagreement]:
+    """Yield the disagreements to the claims in torch's order. Each is computed only when it is requested.
 
     Exceptions of the function and of its derivatives propagate.
     """
@@ -74,21 +74,21 @@ def objections(point: Point, request: Request, claims: Claims) -> Iterator[Disag
         (some and claims.backward_ad and claims.undefined_grad, _undefined_cotangents, ""),
     )
     for wanted, look, sentence in looks:
-        objection = look(point, request) if wanted else None
-        if objection is not None:
-            yield _begin_with(sentence, objection) if sentence else objection
+        disagreement = look(point, request) if wanted else None
+        if disagreement is not None:
+            yield _begin_with(sentence, disagreement) if sentence else disagreement
 
 
-def is_remark(objection: Disagreement) -> bool:
+def is_remark(disagreement: Disagreement) -> bool:
     """Return whether torch would pass the function nevertheless.
 
     This holds for lost digits, errors below atol, and a kink at which the Jacobians agree.
     """
-    return objection.kind == "low accuracy" or objection.agrees or objection.below_atol
+    return disagreement.kind == "low accuracy" or disagreement.agrees or disagreement.below_atol
 
 
 def _begin_with(sentence: str, disagreement: Disagreement) -> Disagreement:
-    """Return an objection whose text begins with a sentence of torch."""
+    """Return a disagreement whose text begins with a sentence of torch."""
     return replace(disagreement, text=f"{sentence}\n{disagreement.text}")
 
 
@@ -128,7 +128,7 @@ def _place(point: Point, request: Request, mode: Mode, disagreement: Disagreemen
 
 
 def _not_zero(point: Point, request: Request) -> Disagreement | None:
-    """Return an objection if the numerical Jacobian is not zero, given that no output requires grad; else None."""
+    """Return a disagreement if the numerical Jacobian is not zero, given that no output requires grad; else None."""
     jacobian = point.numerical(request.numbers.eps).jacobian
     if not bool(jacobian.any()):
         return None
@@ -144,7 +144,7 @@ def _dtypes(point: Point, request: Request) -> Disagreement | None:
 
 
 def _together(point: Point, request: Request) -> Disagreement | None:
-    """Return an objection if a backward pass for all outputs is not the sum of a pass for each of them; else None."""
+    """Return a disagreement if a backward pass for all outputs is not the sum of a pass for each of them; else None."""
     if len(point.outputs) < 2 or not all(point.size):
         return None
     # Terms that cancel in one pass and not in the other cost up to half of the digits, as in svd_lowrank.
@@ -173,7 +173,7 @@ def _undefined_cotangents(point: Point, request: Request) -> Disagreement | None
 
 
 def _zero_cotangents(point: Point, request: Request) -> Disagreement | None:
-    """Return an objection if a gradient for zero cotangents is not zero, or is unlike its input; else None.
+    """Return a disagreement if a gradient for zero cotangents is not zero, or is unlike its input; else None.
 
     Unlike: of another layout, dtype, device or shape.
     """
