@@ -47,8 +47,8 @@ FIRST: tuple[Answer, ...] = ("backward", "forward_ad")
 SECOND: tuple[Answer, ...] = ("rev_over_rev",)
 """The second-order claims, which are tested only at samples that are new in some respect."""
 FOR_MEMORY = """\
-copies of the inputs, which have the same values in memory of their own, give others
-if it is a function of memory, as torch.as_strided is, leave "layout" out of vary"""
+copies of the inputs have the same values, but give other outputs
+if the operator is a function of memory, as torch.as_strided is, leave "layout" out of vary"""
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,7 @@ def pictured(pair: Pair) -> list[dict[str, Any]]:
 
 def _window(pair: Pair, i: int, j: int) -> dict[str, Any]:
     """Return the window of block (i, j), output i with respect to leaf j, around its worst entry."""
-    n, a, excess = (
-        blocks(matrix, pair.outputs, pair.leaves)[i][j] for matrix in (pair.numerical, pair.analytical, pair.excess)
-    )
+    n, a, excess = pair.block(i, j)
     row, column = divmod(int(excess.argmax()), excess.shape[1])
     rows, columns = _around(row, excess.shape[0]), _around(column, excess.shape[1])
     n, a, excess = (matrix[rows][:, columns] for matrix in (n, a, excess))

@@ -57,7 +57,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
 
 def abandoned(case: Case, session: RunSession) -> Outcome:
     """Return the outcome of a case that is not run because other cases of its operator timed out on its device."""
-    cause = f"{case.hazard}: two cases timed out, so that the others are not run; a selection runs them"
+    cause = f"{case.hazard}: two cases timed out, so the others are not run; to run them, select them"
     why = "not run: two other cases of the operator timed out"
     outcome = _skipped(case, session) or Outcome.of(case, "blocked", why, cause=cause)
     return with_rerun(outcome, session.rerun(case))
