@@ -32,7 +32,7 @@ from torch.nn import functional
 
 from opcheck.checks import Context
 from opcheck.derivatives import Numbers, Request
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.devices.device import CPU
 from opcheck.planning import Selection, load, plan

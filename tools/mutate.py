@@ -189,7 +189,7 @@ def _with(node: ast.expr, **changes: Any) -> ast.expr:
 
 BESIDES = {
     "autodiff": ("jacobians",),
-    "claims": ("points", "verdicts"),
+    "check_claim": ("point_cache", "verdicts"),
     "jacobians": ("compare", "projected", "guards"),
     "coordinates": ("shared_memory", "projected"),
     "disagreement": ("diagnosis",),

@@ -19,7 +19,7 @@ from opcheck.checks.attempts import Attempt, NotTested, differentiable_indices
 from opcheck.checks.subject import Subject
 from opcheck.derivatives import Disagreement, Request, tried
 from opcheck.derivatives.autodiff import Primal, vjp
-from opcheck.derivatives.claims import derivative_named
+from opcheck.derivatives.check_claim import derivative_named
 from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import same, vector
 from opcheck.derivatives.differences import looped

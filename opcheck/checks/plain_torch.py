@@ -14,7 +14,7 @@ from typing import Any
 
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import Verdict
-from opcheck.derivatives.claims import derivative_named
+from opcheck.derivatives.check_claim import derivative_named
 from opcheck.samples.cache import Cache
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.realize import constants

@@ -17,11 +17,11 @@ from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Function, Request
 from opcheck.derivatives.tolerances import Numbers
-from opcheck.dropin.claims import check_claims, is_remark
 from opcheck.dropin.errors import GradcheckError
 from opcheck.dropin.fast_path import Claims, look, quiet
 from opcheck.dropin.in_place import InPlace, Second
 from opcheck.dropin.memory import Kept
+from opcheck.dropin.slow_path import check_claims, is_remark
 
 Tensors = Tensor | Sequence[Any]
 

@@ -10,7 +10,7 @@ from operators.corpus import LOW_ACCURACY
 from operators.corpus_numbers import SQUARE
 
 from opcheck.derivatives import Request
-from opcheck.derivatives.claims import check_claim, lost_digits
+from opcheck.derivatives.check_claim import check_claim, lost_digits
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import BY_PRECISION, DOUBLE
 

@@ -9,7 +9,7 @@ from operators.looped import forward_jacobian, reverse_jacobian, to_real
 from opcheck.derivatives import by_torch
 from opcheck.derivatives.autodiff import vjp
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.claims import check_claim, lost_digits
+from opcheck.derivatives.check_claim import check_claim, lost_digits
 from opcheck.derivatives.point import Point
 
 # tests/derivatives/test_by_torch.py has what is to be known of torch by day.

@@ -10,7 +10,7 @@ from operators.closed_forms import leaf
 from opcheck.derivatives import Request
 from opcheck.derivatives import point as point_module
 from opcheck.derivatives.autodiff import Primal
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 

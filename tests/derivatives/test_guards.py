@@ -7,7 +7,7 @@ from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Request
 from opcheck.derivatives.autodiff import Primal
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.directions import Axis
 from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.point import Point

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.claims import check_claim, jacobian_of
+from opcheck.derivatives.check_claim import check_claim, jacobian_of
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 

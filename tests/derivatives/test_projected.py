@@ -8,7 +8,7 @@ from operators import faulty
 from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Coverage, Request, by_torch
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.tolerances import DOUBLE
 

@@ -4,7 +4,7 @@ import pytest
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Request, TooLarge
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.request import MATRICES
 from opcheck.derivatives.tolerances import DOUBLE
 

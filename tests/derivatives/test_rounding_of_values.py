@@ -5,7 +5,7 @@ import torch
 from operators import faulty
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE, Numbers
 from opcheck.derivatives.uncertainty import excuse_wrong_sign

@@ -7,7 +7,7 @@ import torch
 from operators.closed_forms import leaf, numbers
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.coordinates import rows_of, tensors_of, vector
 from opcheck.derivatives.cotangents import directions, probe
 from opcheck.derivatives.differences import stencil

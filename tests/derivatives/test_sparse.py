@@ -13,7 +13,7 @@ from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import dual_level, make_dual
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.gradients import attributes
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.sparse import Pattern, of_elements, ones_like

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from opcheck.derivatives import Request
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 

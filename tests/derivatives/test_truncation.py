@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.tolerances import DOUBLE
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])

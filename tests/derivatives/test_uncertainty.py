@@ -6,7 +6,7 @@ from operators import faulty
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Numbers, Request
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.coordinates import blocks, largest_difference, same
 from opcheck.derivatives.tolerances import DOUBLE
 from opcheck.derivatives.uncertainty import allowed, excess

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from opcheck.derivatives import claims as module
+from opcheck.derivatives import check_claim as module
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 

@@ -31,7 +31,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
 from opcheck.checks.verdict import HOLDS, Verdict, fails, noted
 from opcheck.derivatives import tried
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.samples.modules import ModuleCall, evaluating
 from opcheck.samples.watched import Watched

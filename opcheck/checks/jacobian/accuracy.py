@@ -14,7 +14,7 @@ from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, blocked, fails, inapplicable, untested
 from opcheck.derivatives import tried
-from opcheck.derivatives.claims import lost_digits
+from opcheck.derivatives.check_claim import lost_digits
 from opcheck.derivatives.sparse import are_movable
 from opcheck.derivatives.tolerances import too_coarse_output
 

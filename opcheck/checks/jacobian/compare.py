@@ -29,7 +29,7 @@ from opcheck.checks.verdict import (
     untested,
 )
 from opcheck.derivatives import Disagreement
-from opcheck.derivatives.claims import check_claim, derivative_named, extent_compared, lets_wrong_sign_pass
+from opcheck.derivatives.check_claim import check_claim, derivative_named, extent_compared, lets_wrong_sign_pass
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.request import Function
 from opcheck.derivatives.tolerances import too_coarse_output

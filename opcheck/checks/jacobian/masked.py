@@ -9,7 +9,7 @@ from opcheck.checks.jacobian.compare import too_wide_tolerances
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 
 
 def judge(subject: Subject) -> Verdict:

@@ -9,7 +9,7 @@ from operators.closed_forms import Counted, leaf, real_jacobian
 
 from opcheck.derivatives import Request
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.claims import check_claim, derivative_named, extent_compared, lets_wrong_sign_pass
+from opcheck.derivatives.check_claim import check_claim, derivative_named, extent_compared, lets_wrong_sign_pass
 from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE, Numbers

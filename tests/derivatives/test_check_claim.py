@@ -8,7 +8,7 @@ from operators import awkward, faulty
 from operators.closed_forms import Counted, leaf
 
 from opcheck.derivatives import Request, by_torch
-from opcheck.derivatives.claims import check_claim
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.tolerances import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")

@@ -16,7 +16,7 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.autodiff import Mode, vjp
 from opcheck.derivatives.by_torch import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
-from opcheck.derivatives.claims import OF_GRADIENTS
+from opcheck.derivatives.check_claim import OF_GRADIENTS
 from opcheck.derivatives.coordinates import blocks, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Disagreement
