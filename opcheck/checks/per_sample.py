@@ -120,7 +120,7 @@ def too_coarse(context: Context) -> Verdict:
     return cannot(f"{context.case.dtype} is too coarse for finite differences, and no finer dtype is claimed")
 
 
-ADD_A_SAMPLE = "add a sample that does, or take the claim back under supports or dtypes"
+ADD_A_SAMPLE = "add a sample that tests it, or set its key in supports to false, or remove the dtype from dtypes"
 
 
 def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusal = cannot) -> Subject | Verdict:

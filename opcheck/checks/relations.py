@@ -104,7 +104,9 @@ def compared(subject: Subject, row: Row) -> Verdict:
     for _ in range(REPEATS):
         again = result(subject)
         if off_by(subject, again.values, here.values) or off_by(subject, again.gradient, here.gradient):
-            return blocked("nondeterminism", f"{subject.check}: ordinary calls do not give the same each time")
+            return blocked(
+                "nondeterminism", f"{subject.check}: repeated calls with equal inputs give different results"
+            )
     lines = [f"by up to {off:.4g}", *([kind.remedy] if (kind := subject.case.kind).feature else [])]
     title = f"{kind.name}: {row.what} differ from those of an ordinary call"
     return fails(title, "\n".join(lines), code=asserted(row.code))

@@ -55,7 +55,7 @@ def test_a_reference_at_fault_is_an_error_that_names_it(verdict_of, name, says, 
     keys = f'reference = {{ target = "operators.references.{name}", differentiable = true }}'
     outcome = verdict_of("torch.sin", "reference", dtype, keys)
     assert (outcome.outcome, outcome.reason) == ("error", f"reference: operators.references.{name} {says}")
-    assert "mend the reference" in outcome.message
+    assert "fix the reference" in outcome.message
 
 
 def test_a_reference_that_does_not_exist_is_an_error_with_the_nearest_name(verdict_of):

@@ -194,8 +194,8 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
             yield from both(f"under {name} in forward alone", result(other, call), alone, code)
         call = Call.of(other)
         other.function.reseed(1)
-        yield from both("with the random generator elsewhere in backward", result(other, call), alone, RESEEDED)
-        yield from both("of a call with another one before its backward pass", there, alone, OVERLAPPING)
+        yield from both("when the random generator is reseeded before backward", result(other, call), alone, RESEEDED)
+        yield from both("when another call runs between forward and backward", there, alone, OVERLAPPING)
         yield from both(
             "of a call with tensors that have changed in place since the last one", in_place, alone, IN_PLACE
         )
@@ -218,11 +218,11 @@ def _as_returned(watched: Iterable[Watched], code: str) -> Verdict:
     code: the test in plain torch.
     """
     changed = next(filter(None, (item.change() for item in watched)), "")
-    title = f"context: a later call writes to what an earlier one has returned: {changed}"
+    title = f"context: a later call overwrites a tensor returned by an earlier call: {changed}"
     return fails(title, REMEDY, code=asserted(code)) if changed else HOLDS
 
 
-REMEDY = "a buffer that is reused must be copied before it is returned"
+REMEDY = "clone a reused buffer before returning it"
 
 
 def _without_retain_graph(subject: Subject, call: Call, here: Result) -> Iterator[Row]:
@@ -236,7 +236,7 @@ def _without_retain_graph(subject: Subject, call: Call, here: Result) -> Iterato
     yield Row(what, _last(call), here.gradient, ALONE.format(call=GRADIENTS))
     again = tried(lambda: _last(call))
     if isinstance(again, Tensor):
-        yield Row("the gradients of a graph that is used up", again, here.gradient)
+        yield Row("the gradients of a second backward pass without retain_graph=True", again, here.gradient)
 
 
 def _last(call: Call) -> Tensor:

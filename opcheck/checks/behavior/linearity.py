@@ -44,7 +44,10 @@ actual = pushed(function, inputs, [v * torch.nan for v in vectors])""",
 WHERE_OTHERS_ARE = """\
 actual = [y[p != 0] for y, p in zip(actual, plain)]
 expected = [torch.full_like(y, torch.nan) for y in actual]"""
-HARM = "what has gone wrong is hidden: loss scaling skips a step where a gradient is inf or nan, and cannot see it"
+HARM = (
+    "loss scaling detects overflow by inf or NaN in gradients; let inf and NaN propagate instead of masking them "
+    "(where, nan_to_num, clamp)"
+)
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
@@ -82,7 +85,7 @@ def _linear(
 
     def each() -> Iterator[Row]:
         for factor, number in ((f"-2**{exponent}", large), (f"2**{SMALL}", small)):
-            yield row(f"{what} times {factor}, divided by it,", of(number), f"{factor} * v", factor)
+            yield row(f"{what} scaled by {factor}, after dividing by {factor},", of(number), f"{factor} * v", factor)
         if any(v.is_complex() for v in vectors):
             yield row(f"lazily conjugated {what}", of(1.0, conjugated_view), CONJUGATED)
         if may_be_negated:
@@ -94,7 +97,10 @@ def _linear(
     yield from at_once(subject, together, each)
     unknown = tried(lambda: derivative(tuple(v * torch.nan for v in vectors)))
     if isinstance(unknown, Tensor) and bool(((plain != 0) & unknown.isfinite()).any()):  # raising is allowed
-        title = f"linearity: {results} for {what} that are nan are finite, though not zero for others"
+        title = (
+            f"linearity: {results} are finite for {what} of NaN; expected NaN wherever the {results} for ordinary "
+            f"{what} are not zero"
+        )
         yield fails(title, HARM, code=asserted(f"{OF_NAN[results]}\n{WHERE_OTHERS_ARE}", ", equal_nan=True"))
 
 

@@ -101,8 +101,8 @@ def _unseeded(subject: Subject, stage: str, run: Callable[[], T]) -> tuple[Verdi
     returned = run()
     if not torch.equal(torch.get_rng_state(), after):
         return HOLDS, returned
-    title = f"purity: {stage} seeds torch's global generator: all that is drawn later is the same each time"
-    return fails(title), returned
+    title = f"purity: {stage} seeds torch's global random generator, so that later random numbers repeat"
+    return fails(title, "use a torch.Generator of its own, or torch.random.fork_rng()"), returned
 
 
 def _unchanged(stage: str, watched: Iterable[Watched], held: Container[str], how: str = "") -> Verdict:

@@ -78,8 +78,8 @@ def _freed(subject: Subject, kept: References, collections: int) -> Verdict:
     gc.collect()
     title = f"saved: {alive[0]} of a call stays in memory after it and its graph are gone: memory grows with each call"
     if any(reference() is not None for reference in kept.values()):
-        return fails(title, "something global refers to it")
-    hint = "until Python's garbage collector runs: it is part of a reference cycle"
+        return fails(title, "it is still held outside the call, as by a global variable, a cache or a module attribute")
+    hint = "the tensor is part of a reference cycle, so that only Python's garbage collector frees it"
     return fails(title, f"{hint}\nkeep outputs by ctx.save_for_backward, not as attributes of ctx")
 
 

@@ -113,8 +113,8 @@ def too_wide_tolerances(subject: Subject) -> Verdict | None:
 
 WIDTHS_OF_DERIVATIVES = {"atol", "rtol"}
 NARROWER = (
-    "each entry of the Jacobian is within the tolerance of its negative: state smaller ones, or samples with larger "
-    "derivatives"
+    "every entry of the Jacobian is smaller than the tolerance, so that -J would pass, too: reduce atol and rtol, or "
+    "use samples with larger derivatives"
 )
 
 
@@ -134,7 +134,7 @@ def _verdict_on(subject: Subject, disagreement: Disagreement) -> Verdict:
         wrong = fails(title, rest, code=_code(kind.name, disagreement.memory), **_jacobians(disagreement))
         return replace(wrong, cause=disagreement.cause)
     numbers = subject.request.numbers
-    least = "what differences cannot tell" if disagreement.below_atol else f"{numbers.atol:g}"
+    least = "error of finite differences" if disagreement.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
     random = next((finding.text for finding in disagreement.findings if finding.kind == "random"), "")
     title = f"{kind.name}: {random or _headline(kind.name, kind.claim)}"

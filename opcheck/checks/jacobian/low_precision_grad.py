@@ -43,6 +43,7 @@ from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, mismatch, rounding_unit
 from opcheck.planning.case import Case
 from opcheck.samples.derive import Derived, smallest
+from opcheck.spec.dtypes import double_of
 from opcheck.spec.library import Sample
 from opcheck.text import one_line
 
@@ -105,7 +106,9 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
     exact = Exact(truth, call.cotangents, tangents)
     right = tried(lambda: exact.computation.right)
     if isinstance(right, Exception):
-        return cannot(f"low_precision_grad: {truth.source} would tell what is right, but raises {one_line(right)}")
+        return cannot(
+            f"low_precision_grad: cannot compute the expected gradients: {truth.source} raised {one_line(right)}"
+        )
     if not finite and exact.computation.stays_finite(itemgetter("gradients")):
         finite.add(subject.sample.name)
     verdict = combine(_verdicts(subject, exact, got, _by_reference(subject, exact)))
@@ -223,7 +226,8 @@ def _beside_float32(subject: Subject, exact: Exact) -> Verdict | Answer:
     for raw in raw_gradients(subject.function(*subject.leaves), subject.leaves):
         if raw.gradient.dtype != raw.dtype == torch.float32:
             return fails(
-                f"low_precision_grad: beside float32, {raw.function} returns a gradient of {raw.gradient.dtype} for it",
+                f"low_precision_grad: {raw.function} returns a gradient of {raw.gradient.dtype} for a float32 input; "
+                f"expected torch.float32 (the first input is in {subject.case.dtype}, the others in float32)",
                 raw.converted,
             )
     verdict = combine(_verdicts(subject, exact, got, None))
@@ -235,9 +239,10 @@ def _beside_float32(subject: Subject, exact: Exact) -> Verdict | Answer:
 def _unknown(subject: Subject) -> Verdict:
     dtype = subject.case.dtype
     return cannot(
-        f"low_precision_grad: nothing tells what is right in {dtype}: double precision is not claimed, and there is no "
-        "differentiable reference",
-        'name one, as in reference = { target = "mylib.eager", differentiable = true }',
+        f"low_precision_grad: no exact gradients to compare {dtype} with: the spec claims no more precise dtype for "
+        "this sample, and has no differentiable reference",
+        f'add "{double_of(dtype)}" to dtypes.backward, or a reference, as in '
+        'reference = { target = "mylib.eager", differentiable = true }',
     )
 
 

@@ -74,7 +74,7 @@ def _compared(
     off = None if subject.function.seed is not None else computation.deviation(tuple, got, names)
     if off is None:
         return noted(notes)
-    title = f"device_consistency: not as on the CPU for the same inputs: {off.headline()}"
+    title = f"device_consistency: results differ from those on the CPU for the same inputs: {off.headline()}"
     return blame(subject, fails(title, "\n".join(off.lines())), filter(None, (*PREREQUISITES, root)))
 
 

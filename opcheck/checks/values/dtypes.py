@@ -52,7 +52,7 @@ def _values(subject: Subject) -> Verdict:
     computation = truth.computation(lambda other, _: values_of(other))
     right = tried(lambda: computation.right)
     if isinstance(right, Exception):
-        return cannot(f"dtypes: {truth.source} would tell what is right, but raises {one_line(right)}")
+        return cannot(f"dtypes: cannot compute the expected values: {truth.source} raised {one_line(right)}")
     dtype, got, names = subject.case.dtype, subject.outputs, subject.output_names
     title = f"dtypes: values in {dtype} are not those of {truth.source} for the same numbers: "
     if why := mismatch(got, right, names):

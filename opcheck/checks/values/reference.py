@@ -22,7 +22,7 @@ from opcheck.spec.claims import Reference
 from opcheck.spec.limits import REFERENCE_MODULES
 from opcheck.text import class_of, one_line
 
-WHOSE_FAULT = "nothing is known of the operator: mend the reference, or name another one"
+WHOSE_FAULT = "the operator was not tested: fix the reference, or set reference to another function"
 
 
 def judge(subject: Subject) -> Verdict:
