@@ -142,4 +142,4 @@ def _disagreement(text: str, claim: str) -> Disagreement | None:
         return Disagreement(text, "refused" if refused else "wrong")
     if about and order.index(about) > order.index(claim):
         return None
-    return Disagreement(f"torch did not come to this claim; it objects to something else: {text}", "inconclusive")
+    return Disagreement(f"torch's gradcheck failed before it tested this claim: {text}", "inconclusive")

@@ -171,7 +171,10 @@ def _not_finite(block: Block, seen: Seen) -> Look:
             as_in = "" if bad.numel() == 1 else f" in {fields[name]} of {bad.numel()} entries"
             says.append(f"the {name} Jacobian is NaN or infinite{as_in}, as at {first}")
     if not seen.finite:
-        says.append('the function itself is, at the sample; if it is meant to be, write outputs = { apply = "finite" }')
+        says.append(
+            "the function itself is NaN or infinite at the sample: move the sample into the domain, or, if this is "
+            'intended, write outputs = { apply = "finite" }'
+        )
     elif fields["numerical"]:
         says.append("the function is finite at the sample, not a step away: move the sample into the domain")
     else:

@@ -20,6 +20,11 @@ Kind = Literal["wrong", "refused", "inconclusive", "coarse", "low accuracy"]
 point, so that there is nothing to compare; coarse: its values are too coarse for differences; low accuracy: right
 within the tolerance, but not to the last digits."""
 
+BELOW_ATOL = (
+    "the difference is below atol, but exceeds rtol plus the error of finite differences, which are more accurate than "
+    "atol here"
+)
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -109,7 +114,7 @@ class Disagreement:
     ) -> Disagreement:  # fmt: skip
         """Return that entries of two Jacobians differ, with a text of several lines: where, and the likely causes."""
         lines = ["the Jacobians differ" if mismatch is None else mismatch.describe()]
-        lines += ["less than atol, but more than rtol and the error of the differences account for"] * below_atol
+        lines += [BELOW_ATOL] * below_atol
         others = [entry for entry in worst[1:] if isfinite(entry.numerical) and isfinite(entry.analytical)]
         lines += [f"also: {entry.describe()}" for entry in others]  # entries that are not finite add no information
         lines += [f"it looks like this: {finding.text}" for finding in findings if finding.kind != "unlike"]

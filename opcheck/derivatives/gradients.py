@@ -53,7 +53,7 @@ def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
             said = f"backward raised {class_of(gradient)}: {message_of(gradient)}"
             return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}", "refused")
         if not _is_for_zeros(gradient, without(probe(point.size[0]), missing, sizes), point, "reverse"):
-            said = "the gradient is not that of zeros in its place"
+            said = "the gradient differs from that for zeros; treat an undefined (None) cotangent as zeros"
             return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}")
     return None
 
@@ -76,7 +76,7 @@ def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
         if not _is_for_zeros(tangent, without(direction, [missing], sizes), point, "forward"):
             name = Names.of(point.function, request).leaves[missing]
             return Disagreement(
-                f"{name} without a tangent: the tangent of the outputs is not that for zeros in its place"
+                f"{name} has no tangent: the tangent of the outputs differs from that for zeros; treat None as zeros"
             )
     return None
 

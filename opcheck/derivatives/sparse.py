@@ -204,8 +204,8 @@ class OfElements:
             partial, full = ([tuple(y.shape) for y in function(*self.elements)] for function in (self, self.everywhere))
         if partial != full:
             raise DependsOnPattern(
-                f"the outputs have the shapes {full} where all elements are specified, but {partial} as it is: under "
-                "non-masked semantics, unspecified elements are zeros like any other"
+                f"the output shapes depend on the sparsity pattern: {partial} for the sample, {full} with all elements "
+                "specified; expected equal shapes, since unspecified elements are zeros"
             )
 
     @cached_property

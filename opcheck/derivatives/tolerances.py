@@ -53,4 +53,7 @@ def too_coarse_output(dtype: torch.dtype) -> str:
     """Return the message that outputs of a dtype are too coarse for differences, with the smallest sufficient step."""
     step = 8 * torch.finfo(dtype).eps / COARSEST
     name = str(dtype).removeprefix("torch.")
-    return f"an output in {name} is too coarse for differences at a step (tolerance.eps) below {step:.1g}"
+    return (
+        f"an output has dtype {name}, whose values are too coarse for finite differences unless the step is at least "
+        f"{step:.1g}: set tolerance.eps"
+    )

@@ -25,12 +25,12 @@ NAMED = 5
 """The number of wrong entries that a message names."""
 OF_ONE = ("random", "zero", "second_order_lost", "torchscript", "sign", "conjugated", "factor")
 """The kinds of findings that hold for the whole operator if they hold for one slice."""
-LEAK = "a leak: output and input are of different slices, which the function keeps apart"
+LEAK = "a leak between slices: this output does not depend on this input, so that the derivative should be zero"
 HOW = 'which entries are wrong: run a smaller sample, or jacobian = "full"'
 KINK = "the function has a kink or a jump {}: one-sided differences disagree"
 UNDEFINED = """the function itself is nan at the sample, in {:,} of {:,} entries, as at {}
 state numbers in its domain (low, high, exclude); if it is meant to be nan, write outputs = {{ apply = "finite" }}"""
-OF_FLOAT32 = "values have the precision of float32, in part at least: differences at a step of {:g} say nothing"
+OF_FLOAT32 = "at least some values have only float32 precision, too little for finite differences with step {:g}"
 NOT_LINEAR: dict[Mode, str] = {
     "reverse": "backward pass is not linear in the cotangent",
     "forward": "jvp is not linear in the tangent",

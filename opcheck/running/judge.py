@@ -31,7 +31,7 @@ def judge(case: Case, verdicts: Sequence[Verdict]) -> Outcome:
     unmet = [(expect, text) for expect in case.expectations if (text := _unmet(expect, verdicts))]
     if unmet:
         lines = [f"{_place_of(expect)}: {text}" for expect, text in unmet]
-        lines.append("take the expectation out there, or narrow it")
+        lines.append("remove the expectation at this position, or narrow its when")
         return Outcome.of(case, "xpassed", unmet[0][1], "\n".join(lines))
     if failures := [verdict for verdict in verdicts if not verdict.passed]:
         reasons = dict.fromkeys(expect.reason for one in failures if (expect := _expecting(case, one)))
@@ -129,7 +129,7 @@ def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict
     if len(failures) > SHOWN:
         parts.append(f"also: {', '.join(str(verdict.sample) for verdict in failures[SHOWN:])}")
     near = [expect for expect in case.expectations if any(is_about(expect, verdict.sample) for verdict in failures)]
-    parts.append("\n".join(f"the spec expects something else: {_describe(expect)}" for expect in near))
+    parts.append("\n".join(f"the spec expects a different result: {_describe(expect)}" for expect in near))
     return "\n\n".join(filter(None, parts))
 
 

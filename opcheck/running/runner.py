@@ -78,7 +78,10 @@ def _refused(case: Case, session: RunSession) -> Outcome | None:
     elif session.unusable and (cause := session.unusable.get(session.device(case.device).kind)):
         reason = f"not run: the device {case.device.name} is unusable since {cause}"
     elif contexts := open_contexts():
-        reason = f"nothing can be tested with {' and '.join(contexts)}, left so before this case"
+        reason = (
+            f"not run: earlier code in this process left {' and '.join(contexts)}; close such contexts before running "
+            "opcheck"
+        )
     else:
         return None
     return Outcome.of(case, "error", reason)

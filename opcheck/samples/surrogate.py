@@ -20,7 +20,7 @@ class Unlike(Exception):
     """Raised if a function is not a surrogate of the operator. The message gives the reason."""
 
 
-OTHERS = "the surrogate detaches other tensors for other values: what it holds constant is not known"
+OTHERS = "the surrogate must detach the same number of tensors, with the same shapes, in each call, but they vary"
 
 
 class Held(TorchFunctionMode):

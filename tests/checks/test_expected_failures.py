@@ -44,7 +44,7 @@ def test_a_failure_with_another_text_is_told_in_full(verdict_of, dtype):
     outcome = verdict_of("operators.faulty.wrong_sign", "backward", dtype, keys)
     assert outcome.outcome == "failed"
     assert "it looks like this: output 0 with respect to x: the gradient has the wrong sign" in outcome.message
-    assert "the spec expects something else" in outcome.message
+    assert "the spec expects a different result" in outcome.message
 
 
 @BOTH

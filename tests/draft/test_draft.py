@@ -77,11 +77,11 @@ class TestRevise:
         assert own.dtypes() == {"forward": ["floating"], "backward": ["bfloat16", "float32", "float64"]}
 
     def test_dtypes_whose_values_are_too_coarse_for_differences_are_left_out(self):
-        own, why = draft(), "backward: values have the precision of float32"
+        own, why = draft(), "backward: at least some values have only float32 precision"
         remedy = {"key": "dtypes.forward", "write": "-float64"}
         assert own.revise(record(outcome="inconclusive", reason=why, remedy=remedy))
         assert own.dtypes()["forward"] == ["float16", "bfloat16", "float32", "complex"]
-        assert "# No forward pass in float64: values have the precision of float32\n" in own.toml()
+        assert "# No forward pass in float64: at least some values have only float32 precision\n" in own.toml()
 
     def test_that_a_higher_derivative_is_too_coarse_says_nothing_about_a_dtype(self):
         own, remedy = draft(), {"key": "dtypes.forward", "write": "-float64"}

@@ -79,7 +79,11 @@ DIAGNOSES = [
         [FACTOR, DETACH],
     ),
     ("torch.sqrt", "backward", AT_THE_EDGE, "move the sample into the domain", [FACTOR, DETACH]),
-    ("diagnosed.not_a_number", "backward", SHAPES, "the function itself is, at the sample; if", [FACTOR, "random"]),
+    (
+        "diagnosed.not_a_number", "backward", SHAPES,
+        "the function itself is NaN or infinite at the sample",
+        [FACTOR, "random"],
+    ),
     ("diagnosed.not_transposed", "backward", SQUARE, "the Jacobian is transposed", [FACTOR]),
     ("diagnosed.bias_of_first_row", "backward", ROWS, "the sum over a broadcast dim is missing", [FACTOR]),
     ("diagnosed.ones_for_undefined", "undefined_grad", SQUARE, "the cotangent of output 1 is undefined", [MEMORY]),

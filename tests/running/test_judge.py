@@ -92,7 +92,7 @@ class TestExpectationsOfTheCase:
         assert (outcome.outcome, outcome.reason) == ("xpassed", "expected to fail, but holds: known")
         place, told, advice = outcome.message.replace(": ", "\n", 1).splitlines()
         assert place == f"{tmp_path}/spec.toml:11:1"
-        assert (told, advice) == (outcome.reason, "take the expectation out there, or narrow it")
+        assert (told, advice) == (outcome.reason, "remove the expectation at this position, or narrow its when")
         assert outcome.is_bad
 
     @pytest.mark.parametrize(("found", "expected"), [(GOOD, "passed"), (verdicts(a=WRONG), "xfailed")])
@@ -111,7 +111,7 @@ class TestExpectationsOfTheCase:
         outcome = judge(case_of((None, "fail", "known")), verdicts(a=WRONG, b=REFUSED))
         assert (outcome.outcome, outcome.fields["sample"]) == ("error", "b")
         assert "1 of 4 samples failed" in outcome.message
-        assert 'the spec expects something else: outcome = "fail" (known)' in outcome.message
+        assert 'the spec expects a different result: outcome = "fail" (known)' in outcome.message
 
     @pytest.mark.parametrize(
         ("pattern", "is_then"), [("slope", "xfailed"), ("by a l.t", "xfailed"), ("sign", "failed")]

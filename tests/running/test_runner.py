@@ -358,10 +358,12 @@ samples = [{{ args = [{{ shape = [2] }}] }}]
         with saved_tensors_hooks(lambda x: x, lambda x: x):
             outcome = checked_by(lambda context: [Verdict(True)])
         assert (outcome.outcome, outcome.reason) == (
-            "error", "nothing can be tested with saved-tensor hooks on, left so before this case"
+            "error",
+            "not run: earlier code in this process left saved-tensor hooks on; "
+            "close such contexts before running opcheck",
         )  # fmt: skip
         with torch.autograd.forward_ad.dual_level():
-            assert "with a dual level open" in checked_by(lambda context: [Verdict(True)]).reason
+            assert "left a dual level open" in checked_by(lambda context: [Verdict(True)]).reason
 
     def test_what_an_import_changes_is_put_back_and_told(self, tmp_path, monkeypatch, case_of):
         (tmp_path / "doubles.py").write_text(
