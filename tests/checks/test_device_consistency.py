@@ -15,13 +15,13 @@ EXAMPLE = TESTS.parent / "examples" / "backend"
 pytestmark = needs_python_backend
 
 FAULTS = {
-    "value": ("output 0[", "as on the CPU for the same inputs"),
+    "value": ("output 0[", "those on the CPU for the same inputs"),
     "place": ("output 0 is on cpu, not on sim:0",),
     "dtype": ("output 0 has the dtype torch.", ", on the CPU torch."),
     "shape": ("output 0 has the shape [1, 2, 3], on the CPU [2, 3]",),
-    "gradient": ("gradient of x[", "as on the CPU for the same inputs"),
-    "tangent": ("tangent of output 0[", "as on the CPU for the same inputs"),
-    "whole": ("output 0[", "as on the CPU for the same inputs"),
+    "gradient": ("gradient of x[", "those on the CPU for the same inputs"),
+    "tangent": ("tangent of output 0[", "those on the CPU for the same inputs"),
+    "whole": ("output 0[", "those on the CPU for the same inputs"),
 }
 STRIDES = {
     "strides": "output 0 has the strides [1, 2], on the CPU [3, 1]",

@@ -81,9 +81,9 @@ def test_the_report_says_what_the_device_is_called(right):
 FAULTS = {
     "missing": ("torch.erfinv", "aten.erfinv.default has no kernel on sim"),
     "gradient": ("torch.tanh", "the reverse-mode Jacobian is not the numerical one"),
-    "noncontiguous": ("torch.atan", "as on the CPU for the same inputs"),
+    "noncontiguous": ("torch.atan", "those on the CPU for the same inputs"),
     "on_cpu": ("torch.logaddexp2", "output 0 is on cpu, not on sim:0"),
-    "conj": ("torch.dot", "as on the CPU for the same inputs"),
+    "conj": ("torch.dot", "those on the CPU for the same inputs"),
     "float64": ("torch.sigmoid", "gradient of input"),
 }
 FEW = "backward,forward_ad,device_consistency"
