@@ -85,8 +85,8 @@ class CheckKind:
     def remedy(self) -> str:
         """Advice on how a spec disclaims the claim. Empty: no key of the spec disclaims it."""
         if self.on_request:
-            return f'if this is how it should be, take "{self.name}" out of orders'
-        return f"if this is how it should be, write supports.{self.needs[-1]} = false" if self.needs else ""
+            return f'if this is intended, remove "{self.name}" from orders'
+        return f"if this is intended, set supports.{self.needs[-1]} = false" if self.needs else ""
 
 
 BASIC = ("device_consistency", "purity", "nondeterminism")
@@ -191,14 +191,14 @@ BUILTIN = (
     ),
     of_function(
         "needs_input_grad",
-        "each input alone requiring grad, all but one, and all, give the same gradients; nothing else requires grad",
+        "gradients do not depend on which inputs require grad; an output requires grad only if an input does",
         "opcheck.checks.behavior.needs_input_grad:check",
         needs=("backward",),
         rests_on=(*BASIC, "context"),
     ),
     of_function(
         "linearity",
-        "derivatives are linear in cotangents and tangents: large, small, negative, nan, lazy, anywhere in memory",
+        "derivatives are linear in cotangents and tangents: at any scale, with NaN, lazy conj/neg, any memory layout",
         "opcheck.checks.behavior.linearity:check",
         needs=("backward",),
         feature="derivatives that are linear in cotangents and tangents",
@@ -206,7 +206,7 @@ BUILTIN = (
     ),
     of_function(
         "saved",
-        "a tensor changed in place between forward and backward makes backward raise, or does not matter; none is kept",
+        "changing a tensor in place before backward raises or has no effect; saved tensors are freed with the graph",
         "opcheck.checks.behavior.saved:check",
         needs=("backward",),
         feature="what is kept for backward is guarded against changes in place",
@@ -221,7 +221,7 @@ BUILTIN = (
     ),
     of_function(
         "aliasing",
-        "arguments may be one tensor, or parts of one; outputs share no memory with them behind autograd's back",
+        "one tensor, or slices of it, may be several arguments; outputs share memory with inputs only as tracked views",
         "opcheck.checks.behavior.aliasing:check",
         needs=("backward",),
         feature="one tensor, or parts of it, in two places; memory shared with outputs",

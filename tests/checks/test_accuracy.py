@@ -122,7 +122,7 @@ def test_the_error_is_a_number_between_zero_and_one(tmp_path, rtol):
 def test_a_disclaimer_that_no_case_looks_at_is_a_mistake(tmp_path):
     text = problems(tmp_path, OPERATOR + SINGLE + "\nsupports = { backward = false }\n")
     assert "spec.toml:4:" in text
-    assert "about no case of the check" in text
+    assert "matches no case of the check" in text
 
 
 def test_a_device_claims_no_accuracy_of_its_own(tmp_path):

@@ -7,7 +7,7 @@ import re
 import pytest
 from operators import incomplete
 
-DISCLAIM = re.compile(r"write supports\.(\w+) = false")
+DISCLAIM = re.compile(r"set supports\.(\w+) = false")
 CLAIM = re.compile(r"take supports\.(\w+) out of the spec")
 ROUNDS = 4
 

@@ -80,7 +80,7 @@ def test_a_wrong_batching_rule_is_caught(verdict_of, dtype):
 def test_an_operator_without_a_batching_rule_fails_with_the_remedy(verdict_of):
     outcome = verdict_of("operators.right.first_order_only", "vmap")
     assert outcome.outcome == "failed"
-    assert "write supports.vmap = false" in outcome.message
+    assert "set supports.vmap = false" in outcome.message
 
 
 ERROR = '[[operator.errors]]\nargs = [{{ shape = [2, 3] }}]\nraises = "{raises}"\nmatch = "{match}"\n'

@@ -101,7 +101,7 @@ def test_an_alias_with_other_values_is_caught(verdict_of):
 def test_a_claimed_out_that_does_not_exist_fails_with_the_remedy(verdict_of):
     outcome = verdict_of("operators.right.square", "variants", keys="supports = { out = true }")
     assert outcome.outcome == "failed"
-    assert "write supports.out = false" in outcome.message
+    assert "set supports.out = false" in outcome.message
 
 
 def test_an_out_of_which_spec_and_signature_say_nothing_is_not_expected(verdict_of):

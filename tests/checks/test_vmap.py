@@ -51,4 +51,4 @@ def test_where_it_takes_no_other_number_the_check_says_so(verdict_of):
 def test_a_batch_that_raises_is_named(verdict_of):
     found = verdict_of("operators.refusing.item", "vmap", samples="samples = [{ args = [{ shape = [3] }] }]")
     assert found.reason.startswith("vmap raised RuntimeError")
-    assert "batched over inputs [0]\n  if this is how it should be, write supports.vmap = false" in found.message
+    assert "batched over inputs [0]\n  if this is intended, set supports.vmap = false" in found.message

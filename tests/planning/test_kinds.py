@@ -81,12 +81,12 @@ def test_a_plugin_cannot_replace_a_built_in_check(plugins: list[CheckKind]) -> N
     ],
 )
 def test_the_remedy_disclaims_the_most_specific_claim_that_a_check_needs(name: str, key: str) -> None:
-    assert check_kinds()[name].remedy == f"if this is how it should be, write supports.{key} = false"
+    assert check_kinds()[name].remedy == f"if this is intended, set supports.{key} = false"
 
 
 def test_the_remedy_for_what_a_spec_asks_for_is_not_to_ask() -> None:
     kind = check_kinds()["scalarized_second_order"]
-    assert kind.remedy == 'if this is how it should be, take "scalarized_second_order" out of orders'
+    assert kind.remedy == 'if this is intended, remove "scalarized_second_order" from orders'
 
 
 def test_a_check_that_needs_no_claim_has_no_remedy() -> None:
@@ -95,4 +95,4 @@ def test_a_check_that_needs_no_claim_has_no_remedy() -> None:
 
 def test_the_check_of_a_plugin_has_a_remedy(plugins: list[CheckKind]) -> None:
     plugins.append(CheckKind("mine", "it is fine", "mylib.checks:check", needs=("backward", "second_order")))
-    assert check_kinds()["mine"].remedy == "if this is how it should be, write supports.second_order = false"
+    assert check_kinds()["mine"].remedy == "if this is intended, set supports.second_order = false"

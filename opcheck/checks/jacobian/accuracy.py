@@ -65,7 +65,7 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
         first = next(iter(lost.values()))
         lines = [f"{name}: {line}" for name, disagreement in lost.items() for line in disagreement.text.splitlines()]
         title = f"accuracy: {', '.join(lost)} lost digits"
-        hint = "if this is how it should be, write tolerance.accuracy = { rtol = ..., reason = ... }"
+        hint = "if this is intended, set tolerance.accuracy = { rtol = ..., reason = ... }"
         what = first.text.splitlines()[0].removeprefix("low accuracy: ")
         return fails(f"{title}: {what}", "\n".join([*lines, hint]), derivatives=list(lost))
     return HOLDS if right else _unjudged(subject)

@@ -259,7 +259,7 @@ def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
     pushed = tried(lambda: push(subject, tangents)) if tangents else ()
     if isinstance(pushed, Exception):
         title = f"low_precision_grad: forward mode is claimed for {dtype}, but is refused: {one_line(pushed)}"
-        detail = "if no dtype supports it, write supports.forward_ad = false; else expect this failure"
+        detail = "if no dtype supports it, set supports.forward_ad = false; else expect this failure"
         return replace(fails(title, detail, **remedy("supports.forward_ad", False)), state="refused")
     return {"outputs": call.results, "gradients": gradients, "tangents": pushed}
 

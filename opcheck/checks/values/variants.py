@@ -87,7 +87,7 @@ def _out(subject: Subject, expected: Tensors) -> Verdict:
     if isinstance(error, Exception):
         if not claimed:
             return HOLDS
-        hint = "if the operator has no out=, write supports.out = false"
+        hint = "if the operator has no out=, set supports.out = false"
         return fails(f"variants: out= raised {one_line(error)}", hint, **remedy("supports.out", False))
     verdict = _same(subject, buffers, expected, "out=")
     if not (claimed or verdict.passed):
