@@ -82,7 +82,8 @@ def _left_out(settings: Settings, matrix: Matrix) -> Iterator[str]:
         lost = {dtype: count for dtype, count in counts.items() if dtype not in covered}
         if lost:
             some = f"{sum(lost.values())} of {counted(sum(counts.values()), 'case')}"
-            yield f"no job has {', '.join(lost)} on {name}: {some} are left out"
+            advice = "add these dtypes to [tool.opcheck.matrix] dtypes"
+            yield f"no job tests {', '.join(lost)} on {name}: {some} will not run; {advice}"
 
 
 def _for_github(matrix: Matrix) -> list[Job]:

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write", action="store_true", help="add the samples that are missing to the spec files")
     add_fail_under(parser, "score")
     parser.add_argument(
-        "--prove", type=seed, default=0, metavar="N", help="run N mutants, to show that measuring is enough"
+        "--prove", type=seed, default=0, metavar="N", help="also run N mutants, to check the measured score"
     )
     add_processes(parser, TIMEOUT)
     parser.set_defaults(check=[], dtype=[])
@@ -97,7 +97,9 @@ def _measured(
     proved = each(lambda pair: prove(own[pair[0]], pair[1]), mutants)
     proofs = list(_shown(islice(filter(None, proved), options.prove), "mutants", options.prove))
     if options.prove and not proofs:
-        raise RequestError(["no mutant can be run: each operator is a module, or does not pass as it is"])
+        raise RequestError(
+            ["--prove found no operator to mutate: it needs one that is not a module and passes without a mutation"]
+        )
     if options.json:
         print(json.dumps(_record(own, measured, lost, proofs, derive), indent=1))
     else:
@@ -147,10 +149,10 @@ def _print(measured: Sequence[Measured], lost: Mapping[str, str], proofs: Sequen
             is_met, is_noticed = ("" if yes else "not " for yes in (proof.met, proof.noticed))
             say(
                 f"DISAGREES: {proof.operator}: {proof.condition} is {is_met}met by a sample, "
-                f"and its mutant is {is_noticed}noticed"
+                f"but its mutant is {is_noticed}noticed"
             )
     if proofs:
-        say(f"{sum(proof.agrees for proof in proofs)} of {len(proofs)} mutants were noticed exactly where measured")
+        say(f"{sum(proof.agrees for proof in proofs)} of {len(proofs)} mutants agree with the measurement")
     met, survived = (sum(len(one.those(state)) for one in measured) for state in ("met", "survived"))
     say(f"score {score(measured):.3f}: {met:,} of {met + survived:,} conditions are met by a sample or a check")
 

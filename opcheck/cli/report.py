@@ -24,9 +24,9 @@ from opcheck.spec.problems import RequestError, nearest, worded
 from opcheck.text import counted, ending, printable
 
 WHY_NOT = (
-    "Exit code 1: a case fails that did not, or for another reason, is gone or is skipped that ran before, or a report "
-    "is incomplete. A case that is not run shows no regression, and hides one: where that is meant, --allow says so. "
-    "Cases that are slower are listed and no more: times depend on the machine."
+    "Exit code 1: a case newly fails, fails for a different reason, is newly skipped or is gone, or a report is "
+    "incomplete. Missing and skipped cases count because they could hide a regression; use --allow if the change is "
+    "intended. Slower cases are only listed, since times depend on the machine."
 )
 
 

@@ -205,8 +205,8 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
     """Return a line that plain pytest does not contain crashes, exits and hangs."""
     if any(isinstance(item, CaseItem) for item in items) and not hasattr(config, "workerinput"):
         return (
-            "opcheck: cases run in this process, which an operator that crashes, exits or hangs takes with it; "
-            "`opcheck run` contains it"
+            "opcheck: cases run in the pytest process: an operator that crashes, exits or hangs stops the whole "
+            "session. Use `opcheck run` to run cases in separate processes"
         )
     return None
 
@@ -258,7 +258,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the order and the shard, which cases are left out, skipped, or held to wider tolerances, and problems."""
     plugin, say = terminalreporter.config.stash[PLUGIN], terminalreporter.write_line
     if plugin.order is not None:
-        say(f"opcheck: cases in a random order, which --opcheck-order={plugin.order} gives again")
+        say(f"opcheck: cases ran in random order; repeat it with --opcheck-order={plugin.order}")
     if plugin.left_out:
         from opcheck.report.remarks import left_out_lines
 

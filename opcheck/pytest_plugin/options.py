@@ -108,7 +108,9 @@ OPTIONS = (
         "-m", "run", "select by markers (checks, devices, dtypes, tags), as in pytest", _EXPRESSION, is_of_pytest=True
     ),
     Option(
-        "--order", "run", "run cases in a random order; N: in the one that a run has said; default: that of the specs",
+        "--order", "run",
+        "random: shuffle the cases and print the number N of the order; N: repeat that order; default: the order "
+        "of the specs",
         {"type": order, "metavar": "random|N"},
     ),
     Option(

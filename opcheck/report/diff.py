@@ -18,9 +18,9 @@ KINDS = {
     "newly failing": "did not fail before, or is new",
     "gone": "not there any more",
     "newly skipped": "ran before",
-    "failing otherwise": "failed before, with another outcome or for another reason",
+    "failing otherwise": "failed before, but with a different outcome or reason",
     "mended": "failed before, expected or not",
-    "newly expected to fail": "the spec says so now",
+    "newly expected to fail": "the failure is now listed under expect",
     "newly tested": "skipped before",
     "new": "not there before",
     "slower": "by more than the factor",
@@ -102,7 +102,7 @@ class Diff:
             if counts[kind] > MOST:
                 yield f"  ... and {counts[kind] - MOST} more"
         for device, count in self.left_aside.items():
-            yield f"not compared: {counted(count, 'case')} on {printable(device)} that this run is not about"
+            yield f"not compared: {counted(count, 'case')} on {printable(device)} that this run did not select"
         listed = [f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]] or ["nothing has changed"]
         both = counted(self.compared, "case")
         yield f"{both} in both reports, {self.still_bad} of them still failing: {', '.join(listed)}"

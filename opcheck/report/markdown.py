@@ -47,7 +47,7 @@ def markdown(report: Report) -> str:
         _listed("This report is incomplete", map(_text, gaps(report))),
         _counts(cases),
         _listed("Failures", _failures(named)),
-        _listed("Mended since: expected to fail, but holds", mended),
+        _listed("Expected to fail, but passed: remove the expectation", mended),
         "\n\n".join(["## Where runs differ", *differences]) if differences else "",
         _listed("Held to wider tolerances than the defaults", map(_text, wide_lines(report.records))),
         _listed("What was not run, or was expected to fail", _not_run(report, cases)),

@@ -35,13 +35,17 @@ def merge(reports: Iterable[tuple[str, Report]], unread: Iterable[str] = ()) -> 
             for record in run.records:
                 key = conditions[record.device], record.id
                 if key in homes:
-                    twice.append(f"{record.id} is in {homes[key]} and in {name}")
+                    twice.append(f"{record.id}: in both {homes[key]} and {name}")
                 homes[key] = name
         merged.runs += report.runs
         merged.unread += report.unread
     if twice:
-        more = [f"... and {len(twice) - MOST} more cases are there twice"] if len(twice) > MOST else []
-        why = "their runs do not differ in versions, platform, device, engine, seed or overrides"
+        rest = len(twice) - MOST
+        more = [f"... and {counted(rest, 'more duplicate case')}"] if rest > 0 else []
+        why = (
+            "cannot merge reports of the same configuration: the versions, platform, device, engine, seed and "
+            "overrides are equal; pass only one of them"
+        )
         raise RequestError([*twice[:MOST], *more, why])
     return Report(joined(merged.runs), merged.unread)
 
@@ -129,7 +133,8 @@ def _problems(shards: Sequence[Run], groups: Iterable[Sequence[Run]]) -> Iterato
     if differing:
         yield differing
     elif is_known and cases != own and not missing:
-        yield f"the shards have {own} of {cases} cases together: they were not divided in the same way"
+        total = f"the shards contain {own} of {cases} cases in total"
+        yield f"{total}: they were split with different --durations; rerun all shards with the same file"
 
 
 def _count(run: Run) -> int:
@@ -144,14 +149,18 @@ def _missing(shards: Sequence[Run]) -> list[str]:
 
 def _difference(shards: Iterable[Run]) -> str:
     """Return an error message if the shards have different specs or selected cases, else an empty string."""
-    for key, what in (("specs", ": the specs of "), ("planned", ": those of "), ("cases", "")):
+    for key in ("specs", "planned", "cases"):
         homes: defaultdict[object, list[str]] = defaultdict(list)
         for run in shards:
             homes[getattr(run, key)].append(run.shard)
         known = [", ".join(names) for value, names in homes.items() if value not in (None, "")]
         if len(known) > 1:
-            named = f"{what}{' and of '.join(known)} differ" if what else ""
-            return f"the shards are not of the same cases{named}"
+            which = f"({' and '.join(known)})"
+            return {
+                "specs": f"the shards were planned from different specs {which}; rerun them from one commit",
+                "planned": f"the shards selected different cases {which}; rerun them with the same options",
+                "cases": "the shards selected different numbers of cases",
+            }[key]
     return ""
 
 
@@ -163,7 +172,11 @@ def _strays(shards: Sequence[Run], groups: Iterable[Sequence[Run]]) -> Iterator[
         is_alike = (one.devices, _count(one)) == (first.devices, _count(first))
         if is_alike and not names & there and _missing(others):
             keys = [key for key in SAME if getattr(one, key) != getattr(first, key)]
-            yield f"those that are there differ from {', '.join(sorted(names))} of another run in {', '.join(keys)}"
+            which, they, them = ("shards", "they come", "them") if len(names) > 1 else ("shard", "it comes", "it")
+            yield (
+                f"{which} {', '.join(sorted(names))} cannot fill the gap: {they} from a run with a different "
+                f"{' and '.join(keys)}; rerun {them} with the same settings"
+            )
 
 
 def _joined(several: Iterable[Run]) -> Run | None:

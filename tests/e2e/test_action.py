@@ -146,7 +146,7 @@ def test_the_last_report_divides_shards_and_tells_what_is_new(finished):
     write(merge((path.name, read(path)) for path in reports), base)
     base.write_text(base.read_text().replace('"outcome": "failed"', '"outcome": "passed"'))
     done = finished.step("matrix")
-    assert done.out.startswith("opcheck: no job has ")  # the matrix of the project is of double precision
+    assert done.out.startswith("opcheck: no job tests ")  # the matrix of the project is of double precision
     assert (len(done.out.splitlines()), base.exists()) == (1, True)
     done = finished.step("report", matrix=finished.matrix)
     assert done.code == 1

@@ -91,7 +91,7 @@ class TestWhatIsLeftOut:
     def test_a_selection_applies(self, cli, project):
         written(project, self.FINE + DENIED)
         run = cli("run", *self.OPTIONS, "--dtype=float64", "-k", "npu")
-        assert run.out.splitlines()[-2] == "left out on npu: 1 case (deny); of what -k, -m and --lf choose from"
+        assert run.out.splitlines()[-2] == "left out on npu: 1 case (deny), counted before -k, -m and --lf"
         run = cli("run", *self.OPTIONS, "many.toml::opnpu.fine::vmap[npu-float64]")
         assert "left out" not in run.out
 

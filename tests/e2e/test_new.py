@@ -155,7 +155,7 @@ def operators(drafted):
 def test_each_function_and_class_of_modules_is_drafted(operators, drafted):
     functions = {"cube", "wrong", "double", "noise", "entropy", "aborts"}
     assert operators.keys() == functions | {"Layer", "Layereval", "WrongLayer"}
-    assert "not drafted: ours.Configured: its constructor shows nothing to try; say how to construct" in drafted.out
+    assert "not drafted: ours.Configured: cannot guess arguments from its constructor; pass" in drafted.out
     assert "not drafted: ours.text: it takes no tensor, so there is nothing to differentiate" in drafted.out
 
 
@@ -297,7 +297,7 @@ class TestRequests:
             (["demo.double", "--output", "specs/good.toml"], "specs/good.toml has [defaults], which would apply"),
             (["demo.wrong", "--args", "[{ shap = [2] }]"], "--args [{ shap = [2] }]: "),
             (["demo.double", "--module", "[3"], "--module [3: "),
-            (["demo.raises"], " raised RuntimeError: not today; give arguments by --args"),
+            (["demo.raises"], " raised RuntimeError: not today; pass arguments with --args"),
         ],
     )
     def test_a_request_that_cannot_be_met_says_why(self, cli, project, arguments, message):
@@ -501,7 +501,7 @@ class TestInterrupts:
         assert process.stdout.readline().startswith("1 of 3: demo.first: ")
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
-        assert (process.returncode, "not reached: 2 operators" in out) == (2, True)
+        assert (process.returncode, "not tried: 2 operators" in out) == (2, True)
         assert [one["name"] for one in written_in(project)] == ["demo.first"]
         project.write("demo.py", SLOW.replace("60", "0"))
         again = project.run("opcheck", "new", "demo", "-n", "1")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 FEW = ("--device=cpu", "--dtype=float64", "--report-json=report.json")
-AGAIN = re.compile(r"cases in a random order, which --(?:opcheck-)?order[= ](\d+) gives again")
+AGAIN = re.compile(r"cases ran in random order; repeat it with --(?:opcheck-)?order[= ](\d+)")
 
 
 @pytest.fixture(scope="module")
@@ -78,4 +78,4 @@ def test_another_order_is_a_mistake(cli, text):
 def test_tasks_of_ray_have_no_order(cli):
     run = cli("run", "--order=1", "--ray", "-n", "1")
     assert run.code == 2
-    assert "--order does not go with --ray" in run.err
+    assert "--order cannot be used with --ray" in run.err

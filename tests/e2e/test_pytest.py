@@ -364,7 +364,7 @@ def test_specs_leave_the_process_to_a_projects_own_tests_as_it_was(project, plai
 
 def test_plain_pytest_says_what_it_cannot_contain(plain_pytest):
     run = plain_pytest("specs/good.toml", "--opcheck-check=backward")
-    assert "opcheck: cases run in this process, which an operator that crashes, exits or hangs takes" in run.out
+    assert "opcheck: cases run in the pytest process: an operator that crashes, exits or hangs stops" in run.out
     assert "opcheck: cases run" not in plain_pytest("tests").out
 
 

@@ -207,7 +207,9 @@ class TestWhatCannotBeRun:
 
         run = shared("ray-resources", run)
         assert run.code == 2
-        asked = "no node of the Ray cluster has what a task on npu asks for: 1 num_cpus, 1 npu; it has 1 num_cpus"
+        asked = (
+            "no node of the Ray cluster has 1 num_cpus, 1 npu, required by a task on npu; the nodes have: 1 num_cpus"
+        )
         assert run.err.startswith(f"opcheck: {asked}; start a cluster that has it (`ray start --head ")
         assert run.records == {}
 
@@ -222,7 +224,9 @@ class TestWhatCannotBeRun:
         assert run.outcomes[fine.format("cpu")] == "passed"
         skipped = run.records[fine.format("npu")]
         assert skipped["outcome"] == "skipped"
-        assert skipped["reason"].startswith("the device npu is not present: no node of the Ray cluster has it")
+        assert skipped["reason"].startswith(
+            "the device npu is not present: no node of the Ray cluster has the resources"
+        )
 
     def test_a_name_that_does_not_exist_is_told_before_its_task_runs_a_case(self, shared):
         def run(project):
@@ -327,8 +331,12 @@ class TestRequests:
     @pytest.mark.parametrize(
         ("options", "why"),
         [
-            (("-n", "2", "--ray", "auto"), "-n does not go with --ray auto: the cluster has the processes that it has"),
-            (("--in-process", "-n", "1", "--ray"), "--ray and --in-process exclude each other"),
+            (
+                ("-n", "2", "--ray", "auto"),
+                "-n cannot be used with --ray auto: it sets only the size of a cluster that opcheck starts; drop -n, "
+                "or use --ray without an address",
+            ),
+            (("--in-process", "-n", "1", "--ray"), "--ray cannot be used with --in-process"),
         ],
     )
     def test_what_does_not_go_together_is_refused(self, cli, options, why):

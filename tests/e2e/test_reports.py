@@ -302,7 +302,7 @@ def test_a_stream_cannot_be_compared(cli, project):
     os.mkfifo("pipe")
     done = cli("run", "specs/good.toml", "--report-json=pipe", "--github-annotations")
     assert done.code == 2
-    assert "read the report: pipe is no file" in done.err
+    assert "--report-json pipe must be a regular file" in done.err
 
 
 class TestFailuresAtTheEnd:

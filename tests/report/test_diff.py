@@ -164,7 +164,7 @@ def test_cases_that_the_new_report_is_not_about_are_counted():
     found = diff(old, report(record("a")), is_gone=lambda one: one.id == "b")
     assert kinds(found) == [("gone", "b")]
     assert found.left_aside == {"cpu": 1, "npu": 1}
-    assert "not compared: 1 case on npu that this run is not about" in found.lines()
+    assert "not compared: 1 case on npu that this run did not select" in found.lines()
 
 
 class TestLines:

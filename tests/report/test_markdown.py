@@ -67,7 +67,7 @@ class TestFailures:
 
 def test_expectations_that_are_met_no_more_have_a_part_of_their_own():
     text = markdown(report(record("a", "xpassed", reason="expected to fail, but holds: issue 3")))
-    title = "Mended since: expected to fail, but holds"
+    title = "Expected to fail, but passed: remove the expectation"
     assert section(text, title) == "- `a` (cpu, torch 2.13.0): expected to fail, but holds: issue 3"
     assert section(text, "Failures") == ""
     assert text.startswith("# opcheck: 1 of 1 case failed")

@@ -53,8 +53,9 @@ def test_else_both_files_are_named(keys):
     with pytest.raises(RequestError) as caught:
         merged(report(record("a"), record("x")), report(record("c"), record("a"), runs=[run(**keys)]))
     assert str(caught.value).splitlines() == [
-        "opcheck: a is in 0.json and in 1.json",
-        "opcheck: their runs do not differ in versions, platform, device, engine, seed or overrides",
+        "opcheck: a: in both 0.json and 1.json",
+        "opcheck: cannot merge reports of the same configuration: the versions, platform, device, engine, seed and "
+        "overrides are equal; pass only one of them",
     ]
 
 
@@ -65,7 +66,7 @@ def test_the_details_of_another_device_do_not_tell_runs_apart():
 
 def test_many_cases_that_are_there_twice_are_counted():
     many = report(*(record(str(number)) for number in range(20)))
-    with pytest.raises(RequestError, match="and 15 more cases are there twice"):
+    with pytest.raises(RequestError, match="and 15 more duplicate cases"):
         merged(many, many)
 
 
@@ -133,7 +134,8 @@ class TestShards:
         found = merged(*shards(1, 2, 3, cases=7))
         assert len(found.runs) == 3
         assert gaps(found) == [
-            f"{THE_RUN} the shards have 6 of 7 cases together: they were not divided in the same way"
+            f"{THE_RUN} the shards contain 6 of 7 cases in total: they were split with different --durations; "
+            "rerun all shards with the same file"
         ]
         whole = merged(*shards(1, 2, 3, cases=6))
         assert (len(whole.runs), whole.runs[0].cases, gaps(whole)) == (1, 6, [])
@@ -141,19 +143,23 @@ class TestShards:
     @pytest.mark.parametrize(
         ("ours", "theirs", "what"),
         [
-            ({"cases": 6}, {"cases": 8}, ""),
-            ({"cases": 6, "planned": "a"}, {"cases": 6, "planned": "b"}, ": those of 1/3, 2/3 and of 3/3 differ"),
+            ({"cases": 6}, {"cases": 8}, "selected different numbers of cases"),
+            (
+                {"cases": 6, "planned": "a"},
+                {"cases": 6, "planned": "b"},
+                "selected different cases (1/3, 2/3 and 3/3); rerun them with the same options",
+            ),
             (
                 {"planned": "a", "specs": "a"},
                 {"planned": "b", "specs": "b"},
-                ": the specs of 1/3, 2/3 and of 3/3 differ",
+                "were planned from different specs (1/3, 2/3 and 3/3); rerun them from one commit",
             ),
         ],
         ids=["count", "cases", "specs"],
     )
     def test_shards_of_other_specs_are_no_run(self, ours, theirs, what):
         found = merged(*shards(1, 2, **ours), *shards(3, **theirs))
-        assert gaps(found) == [f"{THE_RUN} the shards are not of the same cases{what}"]
+        assert gaps(found) == [f"{THE_RUN} the shards {what}"]
 
     def test_the_format_before_digests_is_no_difference(self):
         found = merged(*shards(1, 2, planned="a", specs="b"), *shards(3))
@@ -168,12 +174,15 @@ class TestShards:
         [
             ({"seed": 1}, "seed"),
             ({"overrides": {"eps": 0.1}}, "overrides"),
-            ({"torch": "2.14.1", "selection": {"k": ["a"]}}, "torch, selection"),
+            ({"torch": "2.14.1", "selection": {"k": ["a"]}}, "torch and selection"),
         ],
     )
     def test_what_tells_a_shard_from_the_others_is_named(self, keys, what):
         first, _ = gaps(merged(*shards(1, 2), *shards(3, **keys)))
-        assert first == f"{THE_RUN} shard 3/3 is missing; those that are there differ from 3/3 of another run in {what}"
+        assert first == (
+            f"{THE_RUN} shard 3/3 is missing; shard 3/3 cannot fill the gap: it comes from a run with a "
+            f"different {what}; rerun it with the same settings"
+        )
 
 
 def test_a_whole_report_has_none():

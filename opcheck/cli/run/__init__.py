@@ -55,16 +55,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the selected cases. Return the exit code. Raises SpecError."""
     if options.against and options.x:
-        raise RequestError(["-x stops at the first failure, known or not: it does not go with --against"])
+        raise RequestError(
+            ["-x cannot be used with --against: it would stop at failures that the old report already has"]
+        )
     if options.ray and options.in_process:
-        raise RequestError(["--ray and --in-process exclude each other"])
+        raise RequestError(["--ray cannot be used with --in-process"])
     if options.ray and options.order is not None:
-        raise RequestError(["--order does not go with --ray: tasks run beside one another, in no order"])
+        raise RequestError(["--order cannot be used with --ray: tasks run in parallel, in no fixed order"])
     if options.ray not in (None, LOCAL) and options.n:
-        raise RequestError([f"-n does not go with --ray {options.ray}: the cluster has the processes that it has"])
+        why = "it sets only the size of a cluster that opcheck starts; drop -n, or use --ray without an address"
+        raise RequestError([f"-n cannot be used with --ray {options.ray}: {why}"])
     reads = options.against or options.github_annotations
     if reads and options.report_json and is_stream(Path(options.report_json)):
-        raise RequestError([f"--against and --github-annotations read the report: {options.report_json} is no file"])
+        why = "when --against or --github-annotations is used, since they read it back"
+        raise RequestError([f"--report-json {options.report_json} must be a regular file {why}"])
     options.specs = options.paths
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
         if reads and not options.report_json:

@@ -182,14 +182,14 @@ class RunReporter:
 
     def _left_out(self) -> list[str]:
         narrowed = self.options.k or self.options.m or self.options.lf
-        before = "; of what -k, -m and --lf choose from" if narrowed else ""
-        before += "; of all shards" if self.options.shard else ""
+        before = ", counted before -k, -m and --lf" if narrowed else ""
+        before += ", over all shards" if self.options.shard else ""
         return [f"{line}{before}" for line in left_out_lines(self.plugin.left_out)]
 
     def _shared(self) -> list[str]:
         """Return a line about the shard and one about the random order of the cases, if they apply."""
         order, shared = self.options.order, [] if self.plugin.shared is None else [str(self.plugin.shared)]
-        return shared if order is None else [*shared, f"cases in a random order, which --order {order} gives again"]
+        return shared if order is None else [*shared, f"cases ran in random order; repeat it with --order {order}"]
 
     def _exit_code(self, code: int, done: int, *, failed: bool) -> int:
         say = self.report.console.print

@@ -99,15 +99,16 @@ class RayRun:
         devices = {item.case.device.name: item.case.device for item in items}
         self._require(device for name, device in devices.items() if name in named)
         lacking = {name: self.cluster.lacks(device.resources) for name, device in devices.items()}
-        return {name: f"no node of the Ray cluster has it; it has {text}" for name, text in lacking.items() if text}
+        why = "no node of the Ray cluster has the resources of its profile; the nodes have"
+        return {name: f"{why}: {text}" for name, text in lacking.items() if text}
 
     def _require(self, devices: Iterable[DeviceProfile]) -> None:
         """Raise RequestError if no node of the cluster has the resources that one of the devices needs."""
         for device in {device.name: device for device in devices}.values():
             if lacking := self.cluster.lacks(device.resources):
-                asked = f"a task on {device.name} asks for: {describe(demand(device.resources))}; it has {lacking}"
+                asked = f"{describe(demand(device.resources))}, required by a task on {device.name}"
                 advice = _ADVICE if self.cluster.is_local else ""
-                raise RequestError([f"no node of the Ray cluster has what {asked}{advice}"])
+                raise RequestError([f"no node of the Ray cluster has {asked}; the nodes have: {lacking}{advice}"])
 
     def _finish(self, items: list[CaseItem], ended: Any) -> None:
         """Report the cases of an ended task. Cases without an outcome are errors, since no task will run them again."""

@@ -89,13 +89,19 @@ def _refusal(job: Job, file: str) -> str:
     installed = versions()
     for name, wanted in job.versions.items():
         if installed[name] != wanted:
-            return f"the node {node} has {name} {installed[name]}, and the run began with {wanted}"
+            return (
+                f"node {node} has {name} {installed[name]}, but the run was started with {wanted}; "
+                "install the same version on every node"
+            )
     try:
         os.chdir(job.folder)
         same = digest(Path(file)) == job.files[file]
     except OSError as error:
-        return f"the node {node} lacks what the run needs, under the same path: {error}"
-    return "" if same else f"on the node {node}, {file} is another file than where the run began"
+        return f"node {node} cannot read the project: {error}; every node needs it at the same path"
+    differs = (
+        f"{file} on node {node} differs from the file on the machine that started the run; synchronize the project"
+    )
+    return "" if same else differs
 
 
 class _Taken:
