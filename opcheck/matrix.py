@@ -59,8 +59,8 @@ class Combination(Model):
     """One value of each axis. Empty values mean the installed version of torch or Python, and all dtypes."""
 
     device: str = Field(description="a device")
-    torch: TorchVersion = Field(default="", description="a version of torch; default: the one that is there")
-    python: PythonVersion = Field(default="", description="a version of Python; default: the one that is there")
+    torch: TorchVersion = Field(default="", description="a version of torch; default: the installed version")
+    python: PythonVersion = Field(default="", description="a version of Python; default: the installed version")
     dtypes: OneOrMore = Field(default=(), description="dtypes or groups of them; default: all")
 
     @property
@@ -90,7 +90,7 @@ class Exclusion(Model):
     device: OneOrMore | None = Field(default=None, description="devices")
     torch: OneOrMore | None = Field(default=None, description="versions of torch")
     python: OneOrMore | None = Field(default=None, description="versions of Python")
-    dtypes: OneOrMore | None = Field(default=None, description="groups of dtypes, as `dtypes` of the matrix has them")
+    dtypes: OneOrMore | None = Field(default=None, description="groups of dtypes, written as in `matrix.dtypes`")
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -108,15 +108,15 @@ class Matrix(Model):
     """`[tool.opcheck.matrix]`: each device with each version of torch and of Python, in each group of dtypes."""
 
     devices: Several[str] = Field(default=("cpu",), description="devices")
-    torch: Several[TorchVersion] = Field(default=("",), description="versions of torch; default: the one that is there")
+    torch: Several[TorchVersion] = Field(default=("",), description="versions of torch; default: the installed version")
     python: Several[PythonVersion] = Field(
-        default=("",), description="versions of Python; default: the one that is there"
+        default=("",), description="versions of Python; default: the installed version"
     )
     dtypes: Several[OneOrMore] = Field(
         default=((),), description="groups of dtypes, each a name or an array of names; default: all in one"
     )
     shards: Count | dict[str, Count] = Field(
-        default=1, description="how many shards each combination is divided into, or a table of that by device"
+        default=1, description="number of shards per combination, or a table from device to number"
     )
     exclude: Frozen[Exclusion] = Field(default=(), description="combinations to leave out")
     include: Frozen[Combination] = Field(default=(), description="further combinations")
@@ -129,7 +129,7 @@ class Matrix(Model):
         for axis, values in self._axes().items():
             for index, value in enumerate(values):
                 if value in values[:index]:
-                    raise refuse(f'"{value}" stands twice in {axis}', "each value once", at=(axis, index))
+                    raise refuse(f'"{value}" is listed twice in {axis}', "each value once", at=(axis, index))
         for number, exclusion in enumerate(self.exclude):
             for key, values in zip(AXES, self._axes().values(), strict=True):
                 for index, value in enumerate(getattr(exclusion, key) or ()):

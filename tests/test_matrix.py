@@ -114,7 +114,7 @@ def test_runners_are_labels_by_device(matrix: Read) -> None:
         ("devices = []", "2:11: an empty array; expected at least one element"),
         ("dtypes = [[]]", "2:11: an empty array; expected at least one element"),
         ("shards = 0", "2:10: shards is out of range: 0; expected a number of at least 1"),
-        ('torch = ["2.13.0", "2.13.0"]', '2:20: "2.13.0" stands twice in torch; expected each value once'),
+        ('torch = ["2.13.0", "2.13.0"]', '2:20: "2.13.0" is listed twice in torch; expected each value once'),
         ("exclude = [{}]", "2:12: an exclusion without keys leaves out everything; expected one of device, torch"),
         (
             'torch = ["2.13.0", "2.14.1"]\nexclude = [{ torch = "2.13" }]',

@@ -119,8 +119,8 @@ def _recipe_of(value: Any, place: str, own: str, any_grad: bool) -> Any:
     for path, part in leaves_of(value):
         if isinstance(part, Tensor):
             raise ValueError(
-                f"the tensor at {place}{path} is out of reach: expected tensors on their own, or in lists or "
-                "tuples; wrap the function, so that it takes the tensor as an argument"
+                f"cannot differentiate with respect to the tensor at {place}{path}; expected tensors as arguments, or "
+                "in lists or tuples. Wrap the function so that it takes this tensor as an argument"
             )
     return value
 

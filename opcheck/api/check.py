@@ -201,7 +201,10 @@ def _planned(operator: Operator, device: DeviceProfile, selection: Selection, se
     for name in selection.checks:
         if not any(case.check == name for case in cases):
             gone = [need for need in check_kinds()[name].needs if not getattr(claims, need)]
-            why = f"supports disclaims {', '.join(gone)}" if gone else "it does not apply to these arguments"
+            why = "the check does not apply to these arguments"
+            if gone:
+                keys = f"{', '.join(gone)} to False; remove the key{'s' * (len(gone) > 1)}"
+                why = f"supports sets {keys}, or do not request the check"
             raise ValueError(f'the check "{name}" has nothing to test: {why}')
     return cases
 

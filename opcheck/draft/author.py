@@ -41,9 +41,10 @@ MOST_RESTARTS = 5
 FEW = 3
 """The number of operators that fail only in half precision, and are still reported one by one."""
 IN_HALF = (
-    "failed: in half precision alone, too: {}; if they are not meant for it, take float16 and bfloat16 out of dtypes"
+    "also failed only in half precision: {}; if these operators do not support it, remove float16 and bfloat16 from "
+    "their dtypes"
 )
-COMPLEX = '{}: fails for complex numbers only; if they are not meant, write dtypes = {{ forward = ["floating"] }}'
+COMPLEX = '{}: fails only for complex dtypes; if it does not support them, set dtypes = {{ forward = ["floating"] }}'
 
 
 @dataclass
@@ -210,7 +211,7 @@ class Author:
         reached = {own.name for own in self.trials if own.begun}
         unreached = [name for name in self.wanted if name not in reached]
         if unreached:
-            self.say(f"not reached: {counted(len(unreached), 'operator')}; the same command goes on with them")
+            self.say(f"not tried: {counted(len(unreached), 'operator')}; run the same command again to continue")
         if not drafts:
             return 1
         file = shlex.quote(shown(self.file))

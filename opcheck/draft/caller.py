@@ -38,10 +38,10 @@ SEEDS = ("draft", "another", "third")
 IN_PLACE = "is being used in an in-place operation"
 """Part of the error of torch for an operator that writes to a leaf."""
 
-GIVE_ARGUMENTS = "give arguments by --args"
+PASS_ARGUMENTS = "pass arguments with --args"
 NEEDS_GPU = "it needs a GPU; where there is one, add --device cuda"
 OR_INTERPRETER = "; or, if its kernels are in Triton, set TRITON_INTERPRET=1"
-CONSTRUCT = "say how to construct it by --module, and give arguments of forward by --args"
+CONSTRUCT = "pass constructor arguments with --module, and arguments of forward with --args"
 
 
 @dataclass
@@ -209,15 +209,17 @@ class Caller:
     def refusal(self) -> str:
         """Return why every call failed, in one line."""
         of_class = isinstance(self.target, type)
-        advice = CONSTRUCT if of_class else GIVE_ARGUMENTS
+        advice = CONSTRUCT if of_class else PASS_ARGUMENTS
         if self.own.ended:
             return self.own.ended[0]
         if self.nearest.needs_gpu or is_beyond_interpreter(self.nearest.why):
             return f"{self.nearest.why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
         if not self.count:
-            return f"its {'constructor' if of_class else 'signature'} shows nothing to try; {advice}"
-        guesses = "1 guess" if self.count == 1 else f"{self.count} guesses"
-        return ("" if self.own.given else f"{guesses}; the nearest: ") + f"{self.nearest.why}; {advice}"
+            what = "constructor" if of_class else "signature"
+            return f"cannot guess arguments from its {what}; {advice}"
+        few = "the only guessed call failed" if self.count == 1 else f"none of {self.count} guessed calls worked"
+        closest = f"{few}: " if self.count == 1 else f"{few}; the closest: "
+        return ("" if self.own.given else closest) + f"{self.nearest.why}; {advice}"
 
 
 def _sample(data: SampleData) -> Sample:

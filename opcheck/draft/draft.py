@@ -163,10 +163,14 @@ class Draft:
         """Return the spec as an `[[operator]]` table, with a comment for each claim that was taken back."""
         keys = {"name": self.name, "variant": self.variant, "module": self.module, "variants": self.variants}
         lines = ["[[operator]]"]
-        lines += ["# In training mode its first batch sets its parameters."] if self.initialized else []
+        lines += (
+            ["# The first batch in training mode initializes the parameters of this module."]
+            if self.initialized
+            else []
+        )
         lines += [f"{key} = {render(value)}" for key, value in keys.items() if value or value == {}]
         if self.device:
-            lines += ["# The CPU refuses it.", f"devices = {render([self.device])}"]
+            lines += ["# This operator does not run on the CPU.", f"devices = {render([self.device])}"]
         for what, refused in self.refused.items():
             for names in _of_one_reason(refused):
                 lines.append(f"# No {what} pass in {', '.join(names)}: {comment(refused[names[0]])}")
@@ -175,7 +179,10 @@ class Draft:
         if self.reseed:
             lines += ["# Two calls with the same arguments give different results.", "reseed = true"]
         if self.inplace:
-            lines += ["# It changes its first argument, and gets a clone in each call.", "inplace = true"]
+            lines += [
+                "# The operator changes its first argument in place; opcheck passes a clone in each call.",
+                "inplace = true",
+            ]
         lines += ["samples = [", *(f"  {render(sample)}," for sample in self.samples), "]"]
         if self.supports:
             lines += ["", "  [operator.supports]"]

@@ -43,7 +43,10 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
             name = f"{name}.apply"
         path = f"{target}.{name}"
         if id(item) in parts:
-            reasons[path] = f"it is tested with {parts[id(item)]}, which calls it; a draft by its name is possible"
+            reasons[path] = (
+                f"already tested through {parts[id(item)]}, which calls it; to draft it separately, "
+                f"run `opcheck new {path}`"
+            )
             continue
         try:
             resolve_either(path, modules)

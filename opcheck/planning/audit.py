@@ -83,9 +83,9 @@ def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator
             kind.name == "accuracy" and operator.on(device).accuracy(dtype) == tolerance.accuracy
             for device, _, dtype, kind in _planned([operator], devices)
         ):
-            what = "this disclaimer is about no case of the check `accuracy`"
-            place = (*path, "accuracy")
-            problems.append(operator.problem(place, what, "a case that `opcheck show` lists", key=True))
+            what = "this tolerance matches no case of the check accuracy"
+            advice = f"see the cases with `opcheck show {operator.id}`, or remove it"
+            problems.append(operator.problem((*path, "accuracy"), f"{what}; {advice}", key=True))
     yield from dict.fromkeys(problems)  # a table of a device repeats the mistakes that it takes from the operator
 
 
@@ -108,8 +108,11 @@ def _of_expectation(expect: Expect, operators: list[Operator], devices: list[Dev
     mistakes = list(_unknown_names(expect, {**_choices(devices, variants), "sample": _sample_names(known)}))
     if mistakes or _matches_a_case(expect.when, known, devices):
         return mistakes
-    what = f"this expectation matches no case of {'an operator of the file' if operators[1:] else 'the operator'}"
-    return [expect.problem(("when",), what, "a case that `opcheck show` lists")]
+    if operators[1:]:
+        what = "any operator of the file; `opcheck show OPERATOR` lists the cases of an operator"
+    else:
+        what = f"the operator; `opcheck show {operators[0].id}` lists its cases"
+    return [expect.problem(("when",), f"this expectation matches no case of {what}")]
 
 
 def _matches_a_case(when: When, operators: Iterable[Operator], devices: list[DeviceProfile]) -> bool:

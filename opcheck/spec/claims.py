@@ -206,12 +206,13 @@ class Reference(Model):
     )
     differentiable: bool | None = Field(
         default=None,
-        description="whether it takes tensors and autograd differentiates it, so that it has a say about gradients; "
-        "default: whether it is a public function of torch",
+        description="whether the reference takes tensors and autograd can differentiate it, so that gradients are "
+        "compared too; default: true for public functions of torch",
     )
     times: Annotated[float, Field(gt=0)] = Field(
         default=2.0,
-        description="how many times the error of the reference in the same coarse dtype is allowed",
+        description="in dtypes below double precision: the allowed error, as a multiple of the error of the reference "
+        "in the same dtype",
     )
 
     @property

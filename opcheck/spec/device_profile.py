@@ -27,8 +27,8 @@ BUILTIN = Path(__file__).parent / "builtin" / "devices"
 class Hint(Model):
     """Signs that a device may be present, found without torch. When a case runs, torch decides."""
 
-    always: bool = Field(default=False, description="it is part of every machine")
-    paths: Frozen[str] = Field(default=(), description="device files, one of which exists")
+    always: bool = Field(default=False, description="the device is on every machine")
+    paths: Frozen[str] = Field(default=(), description="device files; the device may be present if any of them exists")
     module: str | None = Field(default=None, description="a Python module that can be found")
 
 
@@ -82,7 +82,9 @@ class DeviceProfile(Located):
         default=None, description="function that waits until it has finished all work; default: torch's own"
     )
     resources: Annotated[dict[str, float], AfterValidator(_resources)] = Field(
-        default={}, description="what a task of `opcheck run --ray` asks for: num_cpus, num_gpus, resources of your own"
+        default={},
+        description="Ray resources that each task of `opcheck run --ray` requests: num_cpus, num_gpus, or "
+        "custom resources",
     )
     lacks: Frozen[DtypeEntry] = Field(default=(), description="dtypes that the device does not have")
     dtypes: Frozen[NewDtype] = Field(default=(), description="dtypes that exist only there")
@@ -239,6 +241,6 @@ def _installed_folders() -> tuple[list[Path], list[Problem]]:
         folders += own
         if not own:
             where = f"entry point {entry.name}" + (f" of {entry.dist.name}" if entry.dist is not None else "")
-            what = f'{GROUP}: "{entry.value}" is no folder of an installed package'
+            what = f'{GROUP}: no folder "{entry.value}" in an installed package'
             problems.append(Problem(where, 1, 1, what, "such as mypackage.devices"))
     return list(dict.fromkeys(folders)), problems

@@ -118,7 +118,9 @@ def _known_dtype(text: str) -> str:
 
 def _unknown_dtype(text: str) -> str:
     if text in dtypes.KNOWN or text in dtypes.GROUPS:
-        raise refuse(f'"{text}" may exist on any device', "a dtype that exists only there; other profiles say `lacks`")
+        kind = "standard torch dtype" if text in dtypes.KNOWN else "group of standard dtypes"
+        expected = "a dtype that only this device has; to say that a device lacks a standard dtype, list it under lacks"
+        raise refuse(f'"{text}" is a {kind}', expected)
     return text
 
 

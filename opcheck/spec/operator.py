@@ -59,7 +59,7 @@ class Init(Model):
     )
     grad: bool | None = Field(
         default=None,
-        description="whether to differentiate with respect to it; default: as constructed, which for buffers means no",
+        description="whether to differentiate with respect to it; default: as constructed, and false for buffers",
     )
 
     @model_validator(mode="after")
@@ -86,8 +86,8 @@ class Construction(Model):
     train: bool = Field(default=True, description="training mode, or evaluation mode; default: training, as in torch")
     init: dict[str, Init] = Field(
         default_factory=dict,
-        description="values by name, such as `weight`, `layers.0.bias`, or `*.bias` for parameters only; the first "
-        "that matches; default: as constructed",
+        description="values by name, such as `weight`, `layers.0.bias`, or `*.bias`, which matches parameters only; "
+        "the first matching key applies; default: the constructed values",
     )
 
 
@@ -104,7 +104,9 @@ class Grid(Model):
     skip: list[dict[str, Value]] = Field(default_factory=list, description="combinations of the grid to leave out")
     dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="run only in these dtypes; default: all")
     vary: bool | Frozen[Way] | None = Field(
-        default=None, description="in which respects opcheck varies it by itself; default: those of the operator"
+        default=None,
+        description="what opcheck varies to derive further samples; true: everything, false: nothing; "
+        "default: as set for the operator",
     )
     large: bool = Field(
         default=False,
@@ -245,7 +247,7 @@ class Claims(Model):
     masked: bool = Field(default=False, description="differentiate sparse samples under masked semantics")
     check_sparse_nnz: bool | None = Field(default=None, description="deprecated alias of `masked`", deprecated=True)
     vary: bool | Frozen[Way] = Field(
-        default=True, description="in which respects opcheck varies the samples by itself; false: in none"
+        default=True, description="what opcheck varies to derive further samples; true: everything, false: nothing"
     )
     expect: list[Expect] = Field(default_factory=list, description="known failures")
     tags: Frozen[MarkName] = Field(
@@ -294,8 +296,9 @@ class OperatorSpec(Claims):
     reference: Dotted | Reference | None = Field(default=None, description="a callable that returns the same values")
     surrogate: Literal["constant"] | Dotted | None = Field(
         default=None,
-        description="a function of the same arguments whose derivative the gradient is meant to be, where that is not "
-        "the operator's own; what it detaches is held constant; constant: the gradient is meant to be zero",
+        description="for an operator whose gradient is intentionally not its true derivative (such as a "
+        "straight-through estimator): a function with the same arguments whose derivative is the expected gradient; "
+        "values that it detaches are treated as constants; `constant`: the expected gradient is zero",
     )
     errors: list[ErrorClaim] = Field(default_factory=list, description="inputs that the operator must refuse")
 

@@ -101,20 +101,21 @@ class Tensor(Model):
     )
     low: float | None = Field(
         default=None,
-        description="lower bound of the random values; default: -2, of integers -10; "
+        description="lower bound of random values; default: -2, or -10 for integers; "
         "0 where `dtype` names an integer dtype and `high` is positive",
     )
-    high: float | None = Field(default=None, description="upper bound (exclusive); default: 2, of integers 10")
+    high: float | None = Field(default=None, description="upper bound (exclusive); default: 2, or 10 for integers")
     mean: float | None = Field(default=None, description="mean of normal values instead of uniform ones; default: 0")
     std: Annotated[float, Field(ge=0)] | None = Field(
         default=None,
-        description="standard deviation of normal values; 0: all are the mean; default: 1. Integers are rounded",
+        description="standard deviation of normal values; 0: every element equals the mean; default: 1; values of "
+        "integer dtypes are rounded",
     )
     exclude: float | Frozen[float] | None = Field(
         default=None, description="points to avoid, by a distance of 0.1: kinks, poles, branch points"
     )
     contains: Frozen[float] | None = Field(
-        default=None, min_length=1, description="numbers that are its first elements, whatever the others are"
+        default=None, min_length=1, description="values of the first elements; the others stay random"
     )
     structure: Structure | None = Field(default=None, description="the kind of matrix, vector or index")
     layout: Layout = Field(default="strided", description="the layout of the leaf")
@@ -128,7 +129,7 @@ class Tensor(Model):
     memory: Memory = Field(default="contiguous", description="how the elements are arranged in memory")
     conj: bool = Field(default=False, description="pass a lazily conjugated view (complex dtypes)")
     neg: bool = Field(
-        default=False, description="pass a lazily negated view; of real numbers with gaps, as x.conj().imag is"
+        default=False, description="pass a lazily negated view, real and non-contiguous, as x.conj().imag is"
     )
     through: Through | None = Field(
         default=None,

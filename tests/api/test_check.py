@@ -313,9 +313,9 @@ class TestMistakes:
             ({"dtypes": int}, "unknown dtype .*int.*; expected a dtype or a group"),
             (
                 {"supports": {"vmap": False}, "checks": "vmap"},
-                'the check "vmap" has nothing to test: .*supports disclaims vmap',
+                'the check "vmap" has nothing to test: supports sets vmap to False; remove the key, or',
             ),
-            ({"checks": ["vmap", "masked"]}, 'the check "masked" has nothing to test: it does not apply to these arg'),
+            ({"checks": ["vmap", "masked"]}, 'the check "masked" has nothing to test: the check does not apply to'),
         ],
     )
     def test_names_that_do_not_exist_are_told_with_the_nearest(self, options, message):
@@ -332,9 +332,9 @@ class TestMistakes:
 
     @pytest.mark.parametrize("box", [lambda x: {"x": x}, namedtuple("Box", "x"), lambda x: [{"x": [x]}]])
     def test_a_tensor_that_would_be_a_constant_without_a_word_is_refused(self, box):
-        with pytest.raises(ValueError, match=r"the tensor at argument 0.*x.* is out of reach"):
+        with pytest.raises(ValueError, match=r"cannot differentiate with respect to the tensor at argument 0.*x"):
             opcheck.check(torch.sin, box(real(2)))
-        with pytest.raises(ValueError, match=r'the tensor at argument "box".*x.* is out of reach'):
+        with pytest.raises(ValueError, match=r'with respect to the tensor at argument "box".*x'):
             opcheck.check(torch.sin, real(2), box=box(real(2)))
 
     def test_complex_arguments_have_no_place_in_a_real_dtype(self):

@@ -135,7 +135,7 @@ class TestPlanning:
 
         assert opcheck.check(right.square, X, checks="own").passed
         assert seen == [True]
-        with pytest.raises(ValueError, match='"own" has nothing to test: supports disclaims backward'):
+        with pytest.raises(ValueError, match='"own" has nothing to test: supports sets backward to False'):
             opcheck.check(torch.sign, X, checks="own", supports={"backward": False})
 
     def test_it_says_for_which_operators_and_variants_it_is(self, ran):

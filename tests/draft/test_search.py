@@ -160,7 +160,7 @@ class TestDrafts:
         monkeypatch.setattr(FirstBatch, "__module__", "operators.modules")
         own = draft("operators.modules.FirstBatch")
         assert (own.module, own.id) == ({"train": False}, "operators.modules.FirstBatch")
-        assert "# In training mode its first batch sets its parameters." in own.toml()
+        assert "# The first batch in training mode initializes the parameters of this module." in own.toml()
         assert search("operators.modules.FirstBatch", module={"train": False}).drafts()[0].toml().count("#") == 0
 
     def test_an_input_that_training_writes_to_is_no_parameter(self, monkeypatch):
@@ -203,7 +203,7 @@ class TestDrafts:
         monkeypatch.setattr(Strange, "__module__", "operators.modules")
         monkeypatch.setattr(Strange, "forward", lambda self, x: x)
         why = refusal("operators.modules.Strange")
-        assert why.startswith("its constructor shows nothing to try; say how to construct it by --module")
+        assert why.startswith("cannot guess arguments from its constructor; pass constructor arguments with --module")
 
 
 def test_an_example_helps_where_guesses_do_not(monkeypatch):
@@ -364,7 +364,7 @@ class TestWhatHasNothingToDifferentiate:
 
         monkeypatch.setattr(modules, "written", written, raising=False)
         monkeypatch.setattr(written, "__module__", "operators.modules")
-        assert "it contains no tensor; give arguments" in refusal("operators.modules.written")
+        assert "it contains no tensor; pass arguments" in refusal("operators.modules.written")
 
 
 class TestBuiltinFunctions:

@@ -104,8 +104,8 @@ def test_what_a_function_calls_is_tested_with_it_unless_it_is_named(tmp_path, mo
     (tmp_path / "parts.py").write_text(PARTS)
     found = names("parts", ("torch", "parts"))
     assert [name for name, why in found.items() if not why] == ["parts.traced", "parts.plain", "parts.Cube.apply"]
-    why = "it is tested with Cube, which calls it; a draft by its name is possible"
-    assert (found["parts.cube"], found["parts.slope"]) == (why, why)
+    why = "already tested through Cube, which calls it; to draft it separately, run `opcheck new parts.{}`"
+    assert (found["parts.cube"], found["parts.slope"]) == (why.format("cube"), why.format("slope"))
     assert names("parts.cube", ("torch", "parts")) == {"parts.cube": ""}
 
 

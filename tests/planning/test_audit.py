@@ -91,7 +91,7 @@ class TestAudit:
         column = text.splitlines()[4].rindex("{ " + when) + 1
         assert audited(text) == [
             f"spec.toml:5:{column}: "
-            "this expectation matches no case of the operator; expected a case that `opcheck show` lists"
+            "this expectation matches no case of the operator; `opcheck show torch.sin` lists its cases"
         ]
 
     def test_an_expectation_of_the_defaults_has_to_be_about_one_of_the_operators(self, audited: Audited) -> None:
@@ -100,8 +100,8 @@ class TestAudit:
         for when in ('variant = "inplace", check = "backward"', 'variant = "method"', 'sample = "other"'):
             assert audited(text.replace("WHEN", when)) == []
         assert audited(text.replace("WHEN", 'check = "masked"')) == [
-            "spec.toml:2:20: this expectation matches no case of an operator of the file; "
-            "expected a case that `opcheck show` lists"
+            "spec.toml:2:20: this expectation matches no case of any operator of the file; "
+            "`opcheck show OPERATOR` lists the cases of an operator"
         ]
         (line,) = audited(text.replace("WHEN", 'sample = "lang"'))
         assert line.startswith(

@@ -165,9 +165,14 @@ def test_files_come_after_folders(write: Write, tmp_path: Path) -> None:
     [
         (
             "float16",
-            '"float16" may exist on any device; expected a dtype that exists only there; other profiles say `lacks`',
+            '"float16" is a standard torch dtype; expected a dtype that only this device has; to say that a device '
+            "lacks a standard dtype, list it under lacks",
         ),
-        ("half", '"half" may exist on any device; expected a dtype that exists only there; other profiles say `lacks`'),
+        (
+            "half",
+            '"half" is a group of standard dtypes; expected a dtype that only this device has; to say that a device '
+            "lacks a standard dtype, list it under lacks",
+        ),
         ("-x", '"-x" is not the name of a dtype; expected its name in torch, such as float8_e8m0fnu'),
     ],
 )
@@ -233,7 +238,7 @@ def test_a_folder_that_is_not_there_is_told(install: Install, tmp_path: Path, va
     with pytest.raises(SpecError) as caught:
         profiles()
     assert str(caught.value) == (
-        f'entry point npu of opvendor:1:1: opcheck.devices: "{value}" is no folder of an installed package; '
+        f'entry point npu of opvendor:1:1: opcheck.devices: no folder "{value}" in an installed package; '
         "expected such as mypackage.devices"
     )
 
