@@ -30,9 +30,7 @@ def register_reports(plugin: Plugin) -> None:
     config = plugin.config
     folder, path = config.invocation_params.dir, config.option.opcheck_report_json
     if path == STANDARD:
-        raise pytest.UsageError(
-            "the JSON report cannot be written to standard output, which shows progress; expected a file"
-        )
+        raise pytest.UsageError("the report cannot be written: standard output shows progress; expected a file")
     xmlpath = getattr(config.option, "xmlpath", None)
     xml = folder / os.path.expanduser(os.path.expandvars(xmlpath)) if xmlpath else None  # as pytest does
     try:

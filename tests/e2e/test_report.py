@@ -247,7 +247,7 @@ class TestDevices:
 
     def test_the_same_twice_is_refused_and_names_both_files(self, merged, cli):
         done = cli("report", "merge", "all.json", "npu.json", "-o", "more.json")
-        assert done.err.splitlines()[0].endswith("is in all.json and in npu.json")
+        assert done.err.splitlines()[0].endswith("in both all.json and npu.json")
         assert done.code == 2
         assert not Path("more.json").exists()
 
