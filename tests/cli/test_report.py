@@ -60,7 +60,7 @@ class TestMerge:
     def test_a_case_that_is_there_twice_is_refused_and_nothing_is_written(self, cli, files):
         files(a=report(record("a")))
         done = cli("report", "merge", "a.json", "a.json", "-o", "all.json")
-        assert done.err.splitlines()[0] == "opcheck: a is in a.json and in a.json"
+        assert done.err.splitlines()[0] == "opcheck: a: in both a.json and a.json"
         assert (done.code, Path("all.json").exists()) == (2, False)
 
     def test_an_output_that_cannot_be_written_is_told(self, cli, files):
@@ -167,7 +167,7 @@ class TestDiff:
 
     def test_the_help_says_why_what_is_gone_is_a_regression(self, cli):
         told = " ".join(cli("report", "diff", "--help").out.split())
-        assert "A case that is not run shows no regression, and hides one" in told
+        assert "Missing and skipped cases count because they could hide a regression" in told
 
 
 def test_most_annotations_can_be_given(cli, files):
