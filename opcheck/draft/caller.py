@@ -140,19 +140,19 @@ class Caller:
         self.module = construction
 
         def call() -> SampleData:
-            self._constructed()
+            recipe = self.recipe
+            assert recipe is not None, "only classes of modules are constructed"
+            realize_module(recipe, self.dtype, self.device, SEEDS[0], self.modules)
             return construction
 
         return self._attempt({"module": construction}, lambda: self._unless_refused(call))
 
-    def _constructed(self, seed: str = SEEDS[0], sample: Sample | None = None) -> ModuleCall:
-        assert self.recipe is not None
-        return realize_module(self.recipe, self.dtype, self.device, seed, self.modules, sample)
-
     def _function(self, sample: Sample, seed: str = SEEDS[0], inplace: bool = False) -> TestedFunction:
         """Return the operator as a function of the tensors of a sample, and of the parameters of a module."""
-        inputs = realize(sample, self.dtype, self.device, seed, modules=self.modules, module=self.recipe)
-        operator = self._constructed(seed, sample) if self.recipe else self.target
+        recipe, operator = self.recipe, self.target
+        inputs = realize(sample, self.dtype, self.device, seed, modules=self.modules, module=recipe)
+        if recipe is not None:
+            operator = realize_module(recipe, self.dtype, self.device, seed, self.modules, sample)
         return TestedFunction(operator, inputs, inplace=inplace)
 
     def _unless_refused(self, call: Callable[[], T]) -> T | Refused:

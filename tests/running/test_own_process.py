@@ -61,7 +61,11 @@ def test_what_a_process_has_told_is_known_when_it_has_ended():
 
 
 def test_where_no_process_waits_nothing_is_told():
-    tell(1.0, step=1)
+    def tells(number):
+        tell(1.0, step=number)
+        return number
+
+    assert list(apart(tells, [1, 2], 1, forks=False)) == [1, 2]
 
 
 def test_what_is_printed_there_is_no_output_of_this_process(capfd):
