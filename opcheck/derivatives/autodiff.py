@@ -9,6 +9,7 @@ enough.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -107,7 +108,7 @@ class Primal:
 
 
 @dataclass(frozen=True)
-class Derivative:
+class Derivative(ABC):
     """A function derived from `inner`: called at one point, or by `rows` at a batch of points."""
 
     inner: Differentiable
@@ -124,12 +125,12 @@ class Derivative:
         """Return the arguments that are passed on to `inner`."""
         return arguments
 
+    @abstractmethod
     def _of(self, function: Callable[..., Tensors], arguments: Tensors, batch: Sequence[int]) -> Tensors:
         """Return the value, computed from `function`: `inner` or its `rows`.
 
         batch: the leading dims of all tensors; empty for one point.
         """
-        raise NotImplementedError
 
 
 Differentiable = Primal | Derivative
