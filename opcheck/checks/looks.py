@@ -140,4 +140,6 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
             return Look("untold", f"{check} is nan at a kink" if is_nan else "")
     request = Request(subject.function, subject.leaves, numbers, leaf_names=subject.leaf_names)
     bad = memory_of_cotangents(point.along_one, request, memories, 1e-6)
+    if bad is not None and bad.cause is not None:
+        raise bad.cause
     return Look("hold") if bad is None else Look("cotangent", bad.text.partition("\n")[2], bad)

@@ -13,6 +13,7 @@ from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import (
     HOLDS,
     Blocked,
+    Raised,
     Verdict,
     blocked,
     cannot,
@@ -173,6 +174,8 @@ def answer(subject: Subject, judge: Judge) -> Verdict:
         return out_of_reach(str(error))
     except Blocked as error:
         return blocked(error.check, f"{subject.check}: not judged: {error}")
+    except Raised as error:
+        return replace(raised(subject, error.cause, error.what), code=error.code)
     except Exception as error:
         if is_bug_of_opcheck(error):
             return replace(cannot(f"{subject.check}: opcheck raised {one_line(error)}", REPORT_IT), cause=error)
@@ -189,10 +192,14 @@ def answer(subject: Subject, judge: Judge) -> Verdict:
 REPORT_IT = "this is a mistake in opcheck, not in the operator: please report it"
 
 
-def raised(subject: Subject, error: Exception) -> Verdict:
-    """Return the verdict that the claim does not hold, since the operator raises in the tested operation."""
+def raised(subject: Subject, error: Exception, what: str = "") -> Verdict:
+    """Return the verdict that the claim does not hold, since the operator raises in the tested operation.
+
+    what: the operation, if the claim is about several, as in "computing the values under torch.no_grad()".
+    """
     kind = subject.case.kind
-    return replace(refused(kind, f"{kind.name} raised {one_line(error)}"), cause=error)
+    operation = f"{kind.name}: {what}" if what else kind.name
+    return replace(refused(kind, f"{operation} raised {one_line(error)}"), cause=error)
 
 
 def blame(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:

@@ -8,6 +8,7 @@ with another dtype or device.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -17,8 +18,8 @@ from opcheck.checks.calls import Result, ordinary, result
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails
-from opcheck.derivatives import tried
+from opcheck.checks.verdict import HOLDS, Raised, Verdict, blocked, fails
+from opcheck.derivatives import NO_REFUSAL, is_bug_of_opcheck, tried
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.rounding import rounding_unit
@@ -68,11 +69,34 @@ def both(where: str, got: Result, expected: Result, code: str = "") -> tuple[Row
     the values or gradients of existing `outputs`.
     """
     of_values = code.format(call=VALUES, of_outputs="outputs")
-    of_gradients = code.format(call=GRADIENTS, of_outputs="pulled(outputs, inputs, cotangents)")
     return (
         Row(f"the values {where}", got.values, expected.values, of_values),
-        Row(f"the gradients {where}", got.gradient, expected.gradient, of_gradients),
+        Row(f"the gradients {where}", got.gradient, expected.gradient, of_gradients(code)),
     )
+
+
+def of_gradients(code: str) -> str:
+    """Return the code of `both` for the gradients of a call."""
+    return code.format(call=GRADIENTS, of_outputs="pulled(outputs, inputs, cotangents)")
+
+
+@contextmanager
+def computing(what: str, code: str = "") -> Iterator[None]:
+    """Name the results that a block computes, so that the message about an exception in it says which call raised.
+
+    what: the results and the variation, as in a `Row`.
+    code: code in plain torch that computes them, and so raises, too.
+
+    Raises Raised in place of an exception of the operator.
+    """
+    try:
+        yield
+    except NO_REFUSAL:
+        raise
+    except Exception as error:
+        if is_bug_of_opcheck(error):
+            raise
+        raise Raised(f"computing {what}", error, asserted(code)) from error
 
 
 def at_once(

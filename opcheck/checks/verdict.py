@@ -10,6 +10,7 @@ from opcheck.planning.expectations import Kind, fits, is_about
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Expect
 from opcheck.spec.library import Sample
+from opcheck.text import one_line
 
 State = Literal["tested", "refused", "error", "inconclusive", "untested", "inapplicable", "out of reach"]
 UNTESTED: Sequence[State] = ("untested", "inapplicable", "out of reach")
@@ -195,3 +196,16 @@ class Blocked(Exception):
     def __init__(self, check: str, why: str) -> None:
         super().__init__(why)
         self.check = check
+
+
+class Raised(Exception):
+    """Raised if the operator raises while one of several results is computed that a claim is about.
+
+    what: the operation, as in "computing the values under torch.no_grad()".
+    cause: the exception of the operator.
+    code: code in plain torch that raises it; empty if there is none.
+    """
+
+    def __init__(self, what: str, cause: Exception, code: str = "") -> None:
+        super().__init__(f"{what} raised {one_line(cause)}")
+        self.what, self.cause, self.code = what, cause, code

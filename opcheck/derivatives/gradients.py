@@ -51,7 +51,7 @@ def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
         gradient = tried(partial(_vjp_without, point, missing))
         if isinstance(gradient, Exception):
             said = f"backward raised {class_of(gradient)}: {message_of(gradient)}"
-            return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}", "refused")
+            return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}", "refused", cause=gradient)
         if not _is_for_zeros(gradient, without(probe(point.size[0]), missing, sizes), point, "reverse"):
             said = "the gradient differs from that for zeros; treat an undefined (None) cotangent as zeros"
             return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}")
@@ -72,12 +72,14 @@ def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
     direction, sizes = probe(point.size[1]), [real_size(leaf) for leaf in leaves]
     tangents = tensors_of(direction, leaves)
     for missing in range(len(leaves)):
-        tangent = vector(jvp(point.function, leaves, [None if k == missing else t for k, t in enumerate(tangents)]))
-        if not _is_for_zeros(tangent, without(direction, [missing], sizes), point, "forward"):
-            name = Names.of(point.function, request).leaves[missing]
-            return Disagreement(
-                f"{name} has no tangent: the tangent of the outputs differs from that for zeros; treat None as zeros"
-            )
+        some = [None if k == missing else t for k, t in enumerate(tangents)]
+        tangent = tried(partial(jvp, point.function, leaves, some))
+        what = f"{Names.of(point.function, request).leaves[missing]} has no tangent"
+        if isinstance(tangent, Exception):
+            said = f"forward mode raised {class_of(tangent)}: {message_of(tangent)}"
+            return Disagreement(f"{what}: {said}", "refused", cause=tangent)
+        if not _is_for_zeros(vector(tangent), without(direction, [missing], sizes), point, "forward"):
+            return Disagreement(f"{what}: the tangent of the outputs differs from that for zeros; treat None as zeros")
     return None
 
 
@@ -140,7 +142,11 @@ def memory_of_cotangents(
     for name, memory in own.items():
         special = tuple(map(memory.make, cotangents))
         values = vector(special)  # copied before the backward pass may write to the cotangents
-        gradient = vector(vjp(outputs, point.leaves, special))
+        pulled = tried(partial(vjp, outputs, point.leaves, special))
+        if isinstance(pulled, Exception):
+            said = f"backward for {memory.words.format('cotangent')} raised {class_of(pulled)}: {message_of(pulled)}"
+            return Disagreement(said, "refused", memory=name, cause=pulled)
+        gradient = vector(pulled)
         if memory.keeps and same(gradient, point.product("reverse"), rounding, rounding):
             continue
         plain = _instead_of(gradient, point, "reverse", values, rounding, rounding)

@@ -67,7 +67,7 @@ def check_claims(point: Point, request: Request, claims: Claims) -> Iterator[Dis
         (some and claims.backward_ad, partial(_jacobian, mode="reverse"), ""),
         (some and claims.backward_ad, _together, ""),
         (some and claims.forward_ad, partial(_jacobian, mode="forward"), ""),
-        (claims.forward_ad and claims.undefined_grad, undefined_tangents, f"{tangents} an undefined tangent"),
+        (claims.forward_ad and claims.undefined_grad, _undefined_tangents, f"{tangents} an undefined tangent"),
         (claims.batched_forward_grad, partial(_batched, check="batched_forward_grad", **FORWARD), ""),
         (some and claims.batched_grad, partial(_batched, check="batched_grad"), ""),
         (some and claims.backward_ad, _zero_cotangents, ""),
@@ -170,6 +170,13 @@ def _undefined_cotangents(point: Point, request: Request) -> Disagreement | None
         return None
     warnings.warn(BREAKING, stacklevel=2)
     return _begin_with((UNHANDLED if disagreement.kind == "refused" else NOT_ZERO) + NOTES, disagreement)
+
+
+def _undefined_tangents(point: Point, request: Request) -> Disagreement | None:
+    disagreement = undefined_tangents(point, request)
+    if disagreement is not None and disagreement.cause is not None:
+        raise disagreement.cause
+    return disagreement
 
 
 def _zero_cotangents(point: Point, request: Request) -> Disagreement | None:

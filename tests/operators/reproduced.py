@@ -158,6 +158,29 @@ def raises(x):
     return _Raises.apply(x)
 
 
+def raises_in_inference(x):
+    if WRONG and torch.is_inference_mode_enabled():
+        raise IndexError("tuple index out of range")
+    return x * x
+
+
+class _RaisesOfTransposed(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        if WRONG and grad.stride() == (1, 2):
+            raise IndexError("tuple index out of range")
+        return grad * 2 * ctx.saved_tensors[0].conj()
+
+
+def raises_of_transposed(x):
+    return _RaisesOfTransposed.apply(x)
+
+
 class Scaled(torch.nn.Module):
     def __init__(self, size):
         super().__init__()
@@ -202,12 +225,14 @@ class _Drawn(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x):
-        ctx.seed = torch.initial_seed()
+        ctx.seed, ctx.state = torch.initial_seed(), torch.get_rng_state()
         return x * (torch.rand(x.shape) < 0.5)
 
     @staticmethod
     def backward(ctx, v):
         generator = torch.Generator().manual_seed(ctx.seed)
+        if not WRONG:
+            generator.set_state(ctx.state)
         return v * (torch.rand(v.shape, generator=generator) < 0.5)
 
 
@@ -226,8 +251,9 @@ WRONG_IN = (
     ("depends_on_grad_mode", "context"), ("impure", "purity"), ("lazy", "needs_input_grad"), ("named", "backward"),
     ("noisy", "backward"), ("pushed_again", "fwd_over_rev"), ("once_right", "rev_over_rev"),
     ("pushed_once", "rev_over_fwd"), ("pushed_wrong", "forward_ad"), ("raises", "backward"),
-    ("random", "nondeterminism"), ("reinterpreted", "linearity"), ("remembers", "context"), ("Scaled", "backward"),
-    ("square_", "backward"), ("strided", "backward"), ("tail", "derived"), ("twice", "backward"), ("writes", "purity"),
+    ("raises_in_inference", "context"), ("raises_of_transposed", "linearity"), ("random", "nondeterminism"),
+    ("reinterpreted", "linearity"), ("remembers", "context"), ("Scaled", "backward"), ("square_", "backward"),
+    ("strided", "backward"), ("tail", "derived"), ("twice", "backward"), ("writes", "purity"),
 )  # fmt: skip
 """Each with a check that objects to it."""
 

@@ -13,7 +13,7 @@ import torch
 
 from opcheck.checks.calls import Call, Result, Tensors, copies, result
 from opcheck.checks.plain_torch import CALL
-from opcheck.checks.relations import Row, both, relation
+from opcheck.checks.relations import Row, both, computing, of_gradients, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
@@ -71,12 +71,13 @@ def _twice(subject: Subject, one: int, other: int) -> Iterator[Row]:
         return  # the operator rejects equal values for these arguments
     pieces = parts(apart.gradient, map(real_size, leaves))
     leaves[other] = leaves[one]
-    shared = Call.of(subject, leaves)
     what = f"one tensor as both {subject.leaf_names[one]} and {subject.leaf_names[other]}"
+    code = GRADIENT.format(one=one, other=other)
+    with computing(f"the results for {what}", code):
+        shared = Call.of(subject, leaves)
+        alone = Call((leaves[one],), shared.results).gradient()
     yield Row(f"the values for {what}", shared.values, apart.values, VALUES.format(one=one, other=other))
-    alone = Call((leaves[one],), shared.results).gradient()
-    expected = pieces[one] + pieces[other]
-    yield Row(f"the gradients for {what}", alone, expected, GRADIENT.format(one=one, other=other))
+    yield Row(f"the gradients for {what}", alone, pieces[one] + pieces[other], code)
 
 
 def _parts(subject: Subject, here: Result, own: Sequence[int]) -> Iterator[Row]:
@@ -85,9 +86,11 @@ def _parts(subject: Subject, here: Result, own: Sequence[int]) -> Iterator[Row]:
     whole = torch.stack([leaves[index].detach() for index in own]).requires_grad_()
     for index, part in zip(own, whole, strict=True):
         leaves[index] = part
-    names = " and ".join(subject.leaf_names[index] for index in own)
+    where = f"for parts of one tensor as {' and '.join(subject.leaf_names[index] for index in own)}"
     code = PARTS.replace("{own}", str([*own]))
-    yield from both(f"for parts of one tensor as {names}", result(subject, Call.of(subject, leaves)), here, code)
+    with computing(f"the results {where}", of_gradients(code)):
+        got = result(subject, Call.of(subject, leaves))
+    yield from both(where, got, here, code)
 
 
 def _with_copies(subject: Subject) -> tuple[Tensors, Tensors, Tensors]:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, results_like, slope
 from opcheck.checks.plain_torch import CALL, GRADIENTS, VALUES, asserted
-from opcheck.checks.relations import Row, at_once, both, relation
+from opcheck.checks.relations import Row, at_once, both, computing, of_gradients, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
 from opcheck.checks.verdict import HOLDS, Verdict, fails, noted
@@ -40,6 +40,9 @@ from opcheck.text import one_line
 AT_ONCE = 20
 """The number of calls that each thread makes."""
 
+ELSEWHERE = "in other surroundings"
+OVERLAPPED = "when another call runs between forward and backward"
+CHANGED = "of a call with tensors that have changed in place since the last one"
 EXPECTED = f"{CALL}expected = {{call}}\n"
 RECORDED = f"{EXPECTED}actual = torch.autograd.grad(outputs, inputs, cotangents, create_graph=True)"
 AFTER = f"{EXPECTED}function(*others)\nactual = {{call}}"
@@ -84,18 +87,21 @@ def _without_grad(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare values under inference mode, which turns grad mode off, too; if they differ, also under no_grad."""
 
     def inferred() -> Iterator[Row]:
-        with torch.inference_mode():
+        what, code = (
+            "the values under torch.inference_mode()",
+            _within("with torch.inference_mode():").format(call=VALUES),
+        )
+        with computing(what, code), torch.inference_mode():
             values = tried(lambda: Call.of(subject, _ordinary_leaves(subject)).values)
             if isinstance(values, Exception):  # TorchScript rejects leaves that require grad, such as parameters
                 values = Call.of(subject, [leaf.detach() for leaf in _ordinary_leaves(subject)]).values
-        code = _within("with torch.inference_mode():").format(call=VALUES)
-        yield Row("the values under torch.inference_mode()", values, here.values, code)
+        yield Row(what, values, here.values, code)
 
     def without() -> Iterator[Row]:
-        with torch.no_grad():
+        what, code = "the values under torch.no_grad()", _within("with torch.no_grad():").format(call=VALUES)
+        with computing(what, code), torch.no_grad():
             values = Call.of(subject, _ordinary_leaves(subject)).values
-        code = _within("with torch.no_grad():").format(call=VALUES)
-        yield Row("the values under torch.no_grad()", values, here.values, code)
+        yield Row(what, values, here.values, code)
 
     return at_once(subject, inferred, without)
 
@@ -123,19 +129,24 @@ def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surrounding
     """
 
     def together() -> Iterable[Row]:
-        with all_of(around.values()):
+        with computing(f"the results {ELSEWHERE}"), all_of(around.values()):
             got = _recorded(subject, _of_results(subject))
-        return both("in other surroundings", got, here)
+        return both(ELSEWHERE, got, here)
 
     def each() -> Iterator[Row]:
         for name, own in around.items():
-            with own.enter():
+            where, code = f"under {name}", _within(own.code)
+            with computing(f"the results {where}", of_gradients(code)), own.enter():
                 got = result(subject)
-            yield from both(f"under {name}", got, here, _within(own.code))
-        gradient, code = _recorded(subject, Call.of(subject)).gradient, RECORDED.format(call=GRADIENTS)
-        yield Row("the gradients under create_graph=True", gradient, here.gradient, code)
-        got = result(subject, _of_results(subject))
-        yield from both("of inputs that are results of other operations", got, here, OF_RESULTS)
+            yield from both(where, got, here, code)
+        what, code = "the gradients under create_graph=True", RECORDED.format(call=GRADIENTS)
+        with computing(what, code):
+            gradient = _recorded(subject, Call.of(subject)).gradient
+        yield Row(what, gradient, here.gradient, code)
+        where = "of inputs that are results of other operations"
+        with computing(f"the results {where}", of_gradients(OF_RESULTS)):
+            got = result(subject, _of_results(subject))
+        yield from both(where, got, here, OF_RESULTS)
 
     return at_once(subject, together, each)
 
@@ -174,31 +185,39 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
         yield noted([f"other numbers by the recipes of the sample are refused: {one_line(refusal)}"])
         return
     outputs = Watched.all("output", first.outputs)
-    second = Call.of(subject)
+    what, code = "the values of a call that follows another one", AFTER.format(call=VALUES)
+    with computing(what, code):
+        second = Call.of(subject)
     yield _as_returned(outputs, OVERWRITTEN)
-    yield Row("the values of a call that follows another one", second.values, here.values, AFTER.format(call=VALUES))
+    yield Row(what, second.values, here.values, code)
     yield from _without_retain_graph(subject, second, here)
     subject.function.reseed(1)
-    gradients = first.gradients() if subject.supports.backward else ()
+    with computing(f"the gradients {OVERLAPPED}", of_gradients(OVERLAPPING)):
+        gradients = first.gradients() if subject.supports.backward else ()
     there = Result(first.values, vector(gradients), first.has_graph)
     if subject.supports.backward:
         yield _overwritten(first, gradients)
-    in_place = _in_place(second.leaves, other) if is_strided(subject) else result(other)
+    with computing(f"the results {CHANGED}", of_gradients(IN_PLACE)):
+        in_place = _in_place(second.leaves, other) if is_strided(subject) else result(other)
 
     def each() -> Iterator[Row]:
         alone = result(other)
         for name, own in around.items():
-            with own.enter():
-                call = Call.of(other)
+            where = f"under {name} in forward alone"
             code = _within(own.code, "outputs = function(*inputs)", "actual = {of_outputs}")
-            yield from both(f"under {name} in forward alone", result(other, call), alone, code)
+            with computing(f"the results {where}", of_gradients(code)):
+                with own.enter():
+                    call = Call.of(other)
+                got = result(other, call)
+            yield from both(where, got, alone, code)
         call = Call.of(other)
         other.function.reseed(1)
-        yield from both("when the random generator is reseeded before backward", result(other, call), alone, RESEEDED)
-        yield from both("when another call runs between forward and backward", there, alone, OVERLAPPING)
-        yield from both(
-            "of a call with tensors that have changed in place since the last one", in_place, alone, IN_PLACE
-        )
+        where = "when the random generator is reseeded before backward"
+        with computing(f"the results {where}", of_gradients(RESEEDED)):
+            got = result(other, call)
+        yield from both(where, got, alone, RESEEDED)
+        yield from both(OVERLAPPED, there, alone, OVERLAPPING)
+        yield from both(CHANGED, in_place, alone, IN_PLACE)
 
     yield from at_once(subject, lambda: both("of calls that follow another one", there, in_place, AFTER), each)
     if is_strided(subject) and subject.supports.backward:
@@ -232,8 +251,10 @@ def _without_retain_graph(subject: Subject, call: Call, here: Result) -> Iterato
     """
     if not subject.supports.backward:
         return
-    what = "the gradients of a call that follows another one, without retain_graph"
-    yield Row(what, _last(call), here.gradient, ALONE.format(call=GRADIENTS))
+    what, code = "the gradients of a call that follows another one, without retain_graph", ALONE.format(call=GRADIENTS)
+    with computing(what, code):
+        gradient = _last(call)
+    yield Row(what, gradient, here.gradient, code)
     again = tried(lambda: _last(call))
     if isinstance(again, Tensor):
         yield Row("the gradients of a second backward pass without retain_graph=True", again, here.gradient)
@@ -286,33 +307,41 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
         here = tried(lambda: Call.of(subject).values)
         if isinstance(here, Exception):
             return
-        with torch.no_grad():
+        what, following = (
+            "the values in evaluation mode under torch.no_grad()",
+            "the values in evaluation mode of a call that follows another one",
+        )
+        with computing(what), torch.no_grad():
             without_grad = Call.of(subject).values
-        follows = Call.of(subject, copies(nearby)).values
-    yield Row("the values in evaluation mode under torch.no_grad()", without_grad, here)
+        with computing(following):
+            follows = Call.of(subject, copies(nearby)).values
+    yield Row(what, without_grad, here)
     if not isinstance(fresh, Exception):
         with evaluating(fresh.module):
             alone = Call.of(subject.calling(operator=fresh), copies(nearby)).values
-        yield Row("the values in evaluation mode of a call that follows another one", follows, alone)
+        yield Row(following, follows, alone)
 
 
 def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:
     """Compare gradients under torch.utils.checkpoint, which repeats forward in backward, with those of a kept graph."""
     from torch.utils.checkpoint import checkpoint
 
-    leaves = copies(subject.leaves)
-    call = Call(leaves, checkpoint(subject.function.__call__, *leaves, use_reentrant=False))
-    if call.has_graph and subject.supports.backward:
-        yield Row("the gradients under torch.utils.checkpoint", _last(call), here.gradient)
+    what, leaves = "the gradients under torch.utils.checkpoint", copies(subject.leaves)
+    with computing(what):
+        call = Call(leaves, checkpoint(subject.function.__call__, *leaves, use_reentrant=False))
+        gradient = _last(call) if call.has_graph and subject.supports.backward else None
+    if gradient is not None:
+        yield Row(what, gradient, here.gradient)
 
 
 def _in_another_thread(subject: Subject, here: Result) -> Iterator[Row]:
     """Compare ordinary gradients with those by backward in another thread than forward, as autograd uses on devices."""
     call = Call.of(subject)
     if call.has_graph and subject.supports.backward:
-        with ThreadPoolExecutor(1) as pool:
+        what = "the gradients by backward in another thread than forward"
+        with computing(what), ThreadPoolExecutor(1) as pool:
             gradient = pool.submit(_last, call).result()
-        yield Row("the gradients by backward in another thread than forward", gradient, here.gradient)
+        yield Row(what, gradient, here.gradient)
 
 
 def _at_once(subject: Subject) -> Iterator[Row]:
@@ -340,10 +369,11 @@ def _at_once(subject: Subject) -> Iterator[Row]:
         finally:
             together.abort()
 
-    with ThreadPoolExecutor(len(points)) as pool:
+    where = "of several threads at once"
+    with computing(f"the results {where}"), ThreadPoolExecutor(len(points)) as pool:
         at_once = list(pool.map(work, range(len(points))))
     for got, expected in zip(at_once, alone, strict=True):  # after all threads, since comparing may call
-        yield from both("of several threads at once", got, expected)
+        yield from both(where, got, expected)
 
 
 check = relation(rows)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, copies
 from opcheck.checks.plain_torch import CALL
-from opcheck.checks.relations import Row, relation
+from opcheck.checks.relations import Row, computing, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives import tried
@@ -33,21 +33,25 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     held = {id(tensor): name for name, tensor in captured(subject.function.operator) if tensor.requires_grad}
     if held:
         yield _beside_arguments(held.values())
-    call, whose = _with_grad(subject), "no input requires grad"
-    yield Row(f"the values where {whose}", call.values, here.values, _code((), VALUES))
+    whose, code = "no input requires grad", _code((), VALUES)
+    with computing(f"the values where {whose}", code):
+        call = _with_grad(subject)
+    yield Row(f"the values where {whose}", call.values, here.values, code)
     if call.has_graph:
         yield _beside_arguments(f"a tensor of shape {list(tensor.shape)}" for tensor in _ends(call.results))
     slices = parts(here.gradient, map(real_size, subject.leaves))
     for chosen, whose in _subsets(subject.leaf_names):
-        call = _with_grad(subject, *chosen)
+        code = _code(chosen, GRADIENTS)
+        with computing(f"the gradients where {whose}", code):
+            call = _with_grad(subject, *chosen)
+            alone = Call(tuple(call.leaves[index] for index in chosen), call.results)
+            cotangents = vector(alone.cotangents)
+            got = alone.gradient()
         if len(chosen) == 1:
             yield Row(f"the values where {whose}", call.values, here.values, _code(chosen, VALUES))
-        alone = Call(tuple(call.leaves[index] for index in chosen), call.results)
-        cotangents = vector(alone.cotangents)
-        got = alone.gradient()
         yield Row(f"the cotangents after a backward pass where {whose}", vector(alone.cotangents), cotangents)
         expected = torch.cat([slices[index] for index in chosen])
-        yield Row(f"the gradients where {whose}", got, expected, _code(chosen, GRADIENTS))
+        yield Row(f"the gradients where {whose}", got, expected, code)
     if subject.supports.second_order:
         yield from _second_order(subject)
 

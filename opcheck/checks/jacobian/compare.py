@@ -128,11 +128,11 @@ def _verdict_on(subject: Subject, disagreement: Disagreement) -> Verdict:
         return inconclusive(title, OF_COARSE.format(dtype), **remedy("dtypes.forward", f"-{dtype}"))
     if disagreement.kind == "inconclusive":
         return inconclusive(title, rest)
+    cause, code = disagreement.cause, _code(kind.name, disagreement.memory)
     if disagreement.kind == "refused":
-        return refused(kind, title)
+        return replace(refused(kind, title), cause=cause, code=code)
     if disagreement.mismatch is None:
-        wrong = fails(title, rest, code=_code(kind.name, disagreement.memory), **_jacobians(disagreement))
-        return replace(wrong, cause=disagreement.cause)
+        return replace(fails(title, rest, code=code, **_jacobians(disagreement)), cause=cause)
     numbers = subject.request.numbers
     least = "error of finite differences" if disagreement.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
