@@ -165,7 +165,7 @@ def _function(subject: Subject, source: Source) -> Iterator[str]:
     call, result = source.call(path, module), subject.result
     yield f"def function({', '.join(names)}):"
     if function.seed is not None:
-        yield "    torch.manual_seed(0)\n    torch.rand(())"  # as TestedFunction.reseed does
+        yield f"    torch.manual_seed({subject.function.seed})\n    torch.rand(())"  # as TestedFunction.reseed does
     if function.inplace and not function.written:
         raise Unwritable("it writes to something else than a tensor that requires grad")
     for index in function.written:
