@@ -201,14 +201,18 @@ class TestLongSums:
     PLAIN = "samples = [{ args = [{ shape = [2, 3] }] }]"
     KEYS = "supports = { forward_ad = false }"
 
+    SCALED = "ScaledByOneInHalf.apply", WEIGHED, "the gradient of factor as a whole is 0."
+    ADDED = "added_one_by_one", PLAIN, "output 0 as a whole is 0."
+
     @pytest.mark.parametrize(
-        ("name", "samples", "words"),
+        ("name", "samples", "words", "dtype"),
         [
-            ("ScaledByOneInHalf.apply", WEIGHED, "the gradient of factor as a whole is 0."),
-            ("added_one_by_one", PLAIN, "output 0 as a whole is 0."),
+            (*SCALED, "float16"),
+            (*ADDED, "bfloat16"),
+            pytest.param(*SCALED, "bfloat16", marks=pytest.mark.nightly),
+            pytest.param(*ADDED, "float16", marks=pytest.mark.nightly),
         ],
     )
-    @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
     def test_one_that_no_longer_grows_is_caught_and_shrunk(self, verdict_of, name, samples, words, dtype):
         keys = f'{self.KEYS}\ndtypes = ["{dtype}", "float32", "float64"]'
         found = verdict_of(f"operators.coarse.{name}", CHECK, dtype, keys, samples)

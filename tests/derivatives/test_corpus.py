@@ -60,7 +60,7 @@ def expected(engine, fault):
 
 
 @engines
-@each(FAULTS)
+@each(FAULTS, one_by_day=True)
 def test_a_fault_is_found_by_each_check_that_should(engine, entry, dtype):
     disagreements, unasked = answers(engine, entry.caught_by, entry, dtype)
     assert set(disagreements) == expected(engine, entry) - unasked

@@ -50,7 +50,7 @@ def test_a_verdict_is_the_same_in_any_company(operator, tmp_path):
 def test_what_remembers_earlier_calls_fails_something_in_any_order(name, tmp_path):
     cases = company.remembering(name).cases(tmp_path)
     draw = random.Random(name)
-    for order in (cases, draw.sample(cases, len(cases)), draw.sample(cases, len(cases))):
+    for order in (cases, draw.sample(cases, len(cases))):
         assert "failed" in company.outcomes(company.verdicts(order)).values()
 
 

@@ -20,11 +20,7 @@ from opcheck.spec.device_profile import profiles
 
 WITHOUT_OPCHECK = 'import sys; sys.modules["opcheck"] = None  '
 """Goes before the comment that a script begins with."""
-QUICK = {
-    ("raises_in_inference", "context", "float64"),
-    ("tail", "derived", "float64"),
-    ("twice", "backward", "complex128"),
-}
+QUICK = {("tail", "derived", "float64"), ("twice", "backward", "complex128")}
 """Which of them do not wait for the night."""
 
 
@@ -106,6 +102,12 @@ def test_a_derived_sample_is_shown_as_small_as_it_stays_wrong(outcome_of):
     script = outcome_of("tail", "derived", "float64").fields["reproduction"]
     assert "torch.tensor([[" in script
     assert script.count("\n") < 35
+
+
+@pytest.mark.usefixtures("at_once")
+def test_an_exception_is_raised_by_the_same_call(outcome_of):
+    script = outcome_of("raises_in_inference", "context", "float64").fields["reproduction"]
+    assert "with torch.inference_mode():\n    actual = function(*inputs)\n" in script
 
 
 @pytest.mark.usefixtures("at_once")
