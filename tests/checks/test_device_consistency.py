@@ -65,7 +65,11 @@ def finished(shared):  # noqa: F811
         project.write(
             "pyproject.toml", f'[tool.opcheck]\nspecs = ["specs"]\nmodules = ["torch", "on_device"]\n{devices}\n'
         )
-        select = ("--device", "cpu,sim", "--check", "device_consistency,backward,accuracy,derived")
+        select = (
+            "--device=cpu,sim",
+            "--dtype=float64,complex128",
+            "--check=device_consistency,backward,accuracy,derived",
+        )
         return project.run("opcheck", "run", *select, "--report-json", "report.json")
 
     return shared("device_consistency", run)

@@ -59,11 +59,26 @@ def test_a_signal_leaves_a_report_of_what_had_finished(shared, request, number, 
     assert "Traceback" not in run.out + run.err
 
 
+LARGE = """
+import os
+def block(x):
+    if x.shape[0] > 16:
+        os.abort()
+    return 2 * x
+"""
+VARIANTS, DERIVED = "demo.aborts::variants[cpu-float64]", "large.block::derived[cpu-float64]"
+
+
 @pytest.fixture(scope="module")
 def crashed(shared):
     def run(project):
+        project.write("large.py", LARGE)
+        project.write("pyproject.toml", '[tool.opcheck]\nmodules = ["demo", "large"]\n')
         project.write("crash.toml", SLOW.replace("demo.hangs", "demo.aborts"))
-        words = ("crash.toml", "--seed=7", "--check", "variants", *REPORT, "--junitxml=report.xml")
+        alone = SLOW.partition('[[operator]]\nname     = "demo.hangs"')[0]
+        project.write("large.toml", alone.replace("demo.slow", "large.block").replace("[1]", "[3]"))
+        cases = ("crash.toml::demo.slow::variants[cpu-float64]", f"crash.toml::{VARIANTS}", f"large.toml::{DERIVED}")
+        words = (*cases, "--seed=7", *REPORT, "--junitxml=report.xml")
         done = project.run("opcheck", "run", *words)
         done.err = (project.folder / "report.xml").read_text()
         return done
@@ -75,35 +90,23 @@ def test_a_crash_of_the_only_process_costs_the_cases_that_crash(crashed):
     assert crashed.code == 1
     assert crashed.outcomes == {
         "demo.slow::variants[cpu-float64]": "passed",
-        "demo.aborts::variants[cpu-float64]": "error",
+        VARIANTS: "error",
+        DERIVED: "error",
     }
     assert crashed.header["complete"] is True
-    assert {(one["file"], one["line"]) for one in crashed.records.values()} == {("crash.toml", 3), ("crash.toml", 9)}
+    places = {(one["file"], one["line"]) for one in crashed.records.values()}
+    assert places == {("crash.toml", 3), ("crash.toml", 9), ("large.toml", 3)}
 
 
-LARGE = """
-import os
-def block(x):
-    if x.shape[0] > 16:
-        os.abort()
-    return 2 * x
-"""
-
-
-def test_a_crash_at_a_derived_sample_says_at_which(project):
-    project.write("large.py", LARGE)
-    project.write("pyproject.toml", '[tool.opcheck]\nmodules = ["large"]\n')
-    text = SLOW.partition('[[operator]]\nname     = "demo.hangs"')[0]
-    project.write("large.toml", text.replace("demo.slow", "large.block").replace("[1]", "[3]"))
-    run = project.run("opcheck", "run", "large.toml", "--check", "derived", *REPORT)
-    (record,) = run.records.values()
+def test_a_crash_at_a_derived_sample_says_at_which(crashed):
+    record = crashed.records[DERIVED]
     assert record["reason"] == "the process crashed (SIGABRT), at sample 0 with size 3 -> 17"
 
 
 def test_junit_says_what_became_of_the_process(crashed):
-    record = crashed.records["demo.aborts::variants[cpu-float64]"]
+    record = crashed.records[VARIANTS]
     told = {case[0].text: case for case in ElementTree.fromstring(crashed.err).iter("testcase") if len(case)}
-    assert len(told) == 1
+    assert set(told) == {crashed.records[name]["message"] for name in (VARIANTS, DERIVED)}
     case = told[record["message"]]
     (error,) = case
     assert (error.tag, error.get("message")) == ("error", record["reason"])
@@ -114,7 +117,7 @@ def test_junit_says_what_became_of_the_process(crashed):
 def test_a_crash_names_the_seed(crashed):
     for name, record in crashed.records.items():
         assert record["seed"] == 7
-        rerun = f"run just this: opcheck run --seed 7 'crash.toml::{name}'"
+        rerun = f"run just this: opcheck run --seed 7 '{record['file']}::{name}'"
         assert (rerun in record["message"]) == (record["outcome"] == "error")
 
 
