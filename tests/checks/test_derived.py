@@ -41,6 +41,7 @@ WRONG = {
 
 
 INDEXED = "samples = [{ args = [{ shape = [5] }, { values = [0, 3], dtype = 'int64' }] }]"
+SEGMENTS = "samples = [{ args = [{ shape = [5] }, { values = [0, 2, 5], dtype = 'int64' }] }]"
 MASK = "{ values = [[true, false, true], [true, true, false]], dtype = 'bool' }"
 MASKED = f"samples = [{{ args = [{{ shape = [2, 3] }}, {MASK}] }}]"
 ADDED = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3], grad = false }] }]"
@@ -74,6 +75,7 @@ FURTHER = {
     "wrong_for_large": ("tensor 0 = 1000", "{ args = [{ shape = [1, 1], mean = 11.0, std = 0.0 }] }", ONE),
     "wrong_where_exp_overflows": ("tensor 0 = 1000", "{ args = [{ shape = [1, 1], mean = 1000.0, std = 0.0 }] }", ONE),
     "wrong_for_repeated": ("tensor 1 = 0", '{ values = [0, 0], dtype = "int64" }] }', INDEXED),
+    "wrong_for_empty_segments": ("tensor 1 with its first repeated", "{ values = [0, 0, 5]", SEGMENTS),
     "wrong_across_blocks": ("tensor 1 17 times", "{ values = [0, 3, 0, 3", INDEXED),
     "wrong_without_any": ("tensor 1 = false", '[false, false, false]], dtype = "bool" }] }', MASKED),
     "wrong_for_empty_rows": ("tensor 1 = true, but for a row", "[[false, false, false], [true, true, true]]", MASKED),
@@ -107,7 +109,8 @@ FURTHER = {
 }
 VECTORS = "samples = [{ args = [{ shape = [3] }, { shape = [2], grad = false }] }]"
 RIGHT = {
-    "joined": JOINED, "chosen": INDEXED, "masked": MASKED, "large_only": LARGE, "untied": SQUARE, "reduced": PAIR,
+    "joined": JOINED, "chosen": INDEXED, "in_segments": SEGMENTS, "masked": MASKED, "large_only": LARGE,
+    "untied": SQUARE, "reduced": PAIR,
     "kept_by_a_mask": ADDED, "not_ignored": INDEXED,
     "biased": TWO, "along_dims": ONE, "right_for_all_cotangents": ONE, "untied_ranks": TWO,
     "clears_memory_if_empty": VECTORS, "flipped_twice": ONE, "guarded": ONE,

@@ -302,6 +302,13 @@ class KeptInEvaluation(Merged):
         return self.kept
 
 
+class KeptForInference(KeptInEvaluation):
+    """The same, but only where no gradients are wanted."""
+
+    def merged(self) -> Tensor:
+        return Merged.merged(self) if torch.is_grad_enabled() else super().merged()
+
+
 class CoarseWithoutGrad(Merged):
     """A fast path in evaluation mode where no gradients are wanted, with fewer digits."""
 
@@ -313,7 +320,7 @@ class CoarseWithoutGrad(Merged):
 FAULTS: dict[str, tuple[type[Module], ...]] = {
     "backward": (WrongWeight, WrongInside, WrongUnlessOne, WrongLazyLayer),
     "buffers": (ReplacesInEvaluation, WritesInEvaluation, KeepsItsGraph, WarmedInPlace, WarmedBehindAutograd),
-    "context": (KeptInEvaluation, CoarseWithoutGrad),
+    "context": (KeptInEvaluation, KeptForInference, CoarseWithoutGrad),
     "needs_input_grad": (Unregistered, BehindAFunction, Elsewhere),
 }
 """Modules with a mistake, by the check that must find it."""

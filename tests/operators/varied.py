@@ -380,6 +380,23 @@ def wrong_for_repeated(x, index):
     return squared(x, len(index.unique()) < len(index))[index]
 
 
+def in_segments(x, offsets):
+    """The mean of each segment between two offsets, 0 for an empty one."""
+    return of_segments(squared(x, False), offsets)
+
+
+def wrong_for_empty_segments(x, offsets):
+    """As of a backward pass that counts segments, and takes each of them for one element at least."""
+    return of_segments(squared(x, bool((offsets.diff() == 0).any())), offsets)
+
+
+def of_segments(x, offsets):
+    if int(offsets[0]) != 0 or int(offsets[-1]) != x.shape[0] or bool((offsets.diff() < 0).any()):
+        raise ValueError("offsets must rise from 0 to the length")
+    segments = (x[start:end] for start, end in itertools.pairwise(offsets.tolist()))
+    return torch.stack([segment.sum() / max(len(segment), 1) for segment in segments])
+
+
 def masked(x, mask):
     return squared(x, False) * mask
 

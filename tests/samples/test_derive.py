@@ -325,6 +325,7 @@ def test_whole_numbers_are_those_that_are_written(sample_of):
         "tensor 1 = 0": (0, 0, 0),
         "tensor 1 = 3": (3, 3, 3),
         "tensor 1 reversed": (1, 3, 0),
+        "tensor 1 with its first repeated": (0, 0, 1),
         "tensor 1 11 times": (0, 3, 1) * 11,
     }
 

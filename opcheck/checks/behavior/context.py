@@ -293,9 +293,9 @@ def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, gradi
 
 
 def _in_evaluation(subject: Subject) -> Iterator[Row]:
-    """Compare values of a module in evaluation mode: under no_grad, and after another call.
+    """Compare values of a module in evaluation mode under no_grad, where it may take another path and cache results.
 
-    A module may take another path if grad mode is off, or cache results.
+    They are compared with those in grad mode, and after another call with those of a module that was not called.
     """
     call = subject.function.operator
     if not isinstance(call, ModuleCall) or not call.module.training or not is_strided(subject):
@@ -307,19 +307,15 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
         here = tried(lambda: Call.of(subject).values)
         if isinstance(here, Exception):
             return
-        what, following = (
-            "the values in evaluation mode under torch.no_grad()",
-            "the values in evaluation mode of a call that follows another one",
-        )
+        what = "the values in evaluation mode under torch.no_grad()"
         with computing(what), torch.no_grad():
             without_grad = Call.of(subject).values
-        with computing(following):
             follows = Call.of(subject, copies(nearby)).values
     yield Row(what, without_grad, here)
     if not isinstance(fresh, Exception):
         with evaluating(fresh.module):
             alone = Call.of(subject.calling(operator=fresh), copies(nearby)).values
-        yield Row(following, follows, alone)
+        yield Row(f"{what}, of a call that follows another one,", follows, alone)
 
 
 def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:

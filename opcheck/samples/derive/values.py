@@ -98,8 +98,9 @@ def by_dtype(sample: Sample, scope: Scope) -> Iterator[Derived]:
 def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield samples with a tensor of explicit integers filled with its minimum or maximum, reversed, or repeated.
 
-    It is repeated to a length of at least REPEATED, more than a block of 32. Other integers are not used, since an
-    operator need not check whether an index is in range. If thorough, also yield the tensor in int32.
+    In one sample, the second integer is like the first: offsets begin with an empty segment then. The tensor is
+    repeated to a length of at least REPEATED, more than a block of 32. Other integers are not used, since an operator
+    need not check whether an index is in range. If thorough, also yield the tensor in int32.
     """
     for number, recipe in enumerate(sample.tensors):
         own = numbers_in(recipe)
@@ -114,6 +115,9 @@ def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
         if turned != recipe.values:
             yield Derived(f"tensor {number} reversed", with_one(sample, recipe, values=turned))
         length = recipe.sizes[0]
+        if length > 2 and recipe.values[0] != recipe.values[1]:
+            repeated = (recipe.values[0], recipe.values[0], *recipe.values[2:])
+            yield Derived(f"tensor {number} with its first repeated", with_one(sample, recipe, values=repeated))
         if length < REPEATED:
             times = -(-REPEATED // length)
             yield Derived(f"tensor {number} {times} times", with_one(sample, recipe, values=recipe.values * times))
