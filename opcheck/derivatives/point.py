@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import isfinite
 from typing import Literal
 
@@ -267,15 +267,12 @@ class Point:
         if not all(self.size):  # an empty Jacobian needs no batch
             return None
         points = stencil(self.coordinates, along, step)
-
-        @torch.no_grad()
-        def in_a_batch() -> Differences:
-            values = batched(self.surrogate.rows, points, self.leaves, self.coverage.chunk(self.size))
-            return differences(values, step)
-
-        slopes = tried(in_a_batch, in_any_memory=True)
-        if isinstance(slopes, Exception):
+        call = partial(batched, self.surrogate.rows, points, self.leaves, self.coverage.chunk(self.size))
+        with torch.no_grad():
+            values = tried(call, in_any_memory=True)
+        if isinstance(values, Exception):
             return None
+        slopes = differences(values, step)
         return slopes if same(slopes.base, self.base, 1e-6, 1e-6) else None
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
@@ -303,6 +300,8 @@ class Point:
             mix = directions.mix(len(along))
             ordinary = self.product(mode, None if self.extent == "full" else mix @ along)
             if not looped and all(self.size) and len(along) > FEW:
+                if mode == "reverse":
+                    self._graph = self.graph()  # outside `tried`: an exception of the function is no refusal to batch
                 rows = tried(lambda: self.vmapped(mode, along), in_any_memory=True)
                 if isinstance(rows, Tensor):
                     known = Analytical(rows, mix @ rows, ordinary, batched=True)
