@@ -8,7 +8,7 @@ with another dtype or device.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 import torch
@@ -68,15 +68,17 @@ def both(where: str, got: Result, expected: Result, code: str = "") -> tuple[Row
     code: the comparison in plain torch. `{call}` stands for the values or gradients of a new call, `{of_outputs}` for
     the values or gradients of existing `outputs`.
     """
-    of_values = code.format(call=VALUES, of_outputs="outputs")
     return (
-        Row(f"the values {where}", got.values, expected.values, of_values),
-        Row(f"the gradients {where}", got.gradient, expected.gradient, of_gradients(code)),
+        Row(f"the values {where}", got.values, expected.values, _of_values(code)),
+        Row(f"the gradients {where}", got.gradient, expected.gradient, _of_gradients(code)),
     )
 
 
-def of_gradients(code: str) -> str:
-    """Return the code of `both` for the gradients of a call."""
+def _of_values(code: str) -> str:
+    return code.format(call=VALUES, of_outputs="outputs")
+
+
+def _of_gradients(code: str) -> str:
     return code.format(call=GRADIENTS, of_outputs="pulled(outputs, inputs, cotangents)")
 
 
@@ -97,6 +99,12 @@ def computing(what: str, code: str = "") -> Iterator[None]:
         if is_bug_of_opcheck(error):
             raise
         raise Raised(f"computing {what}", error, asserted(code)) from error
+
+
+def computing_both(where: str, expected: Result, code: str = "") -> AbstractContextManager[None]:
+    """Name the values and gradients that a block computes, as `computing` does. The parameters are those of `both`."""
+    own = _of_gradients(code) if expected.gradient.numel() else _of_values(code)
+    return computing(f"the results {where}", own)
 
 
 def at_once(

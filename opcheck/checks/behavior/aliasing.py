@@ -13,7 +13,7 @@ import torch
 
 from opcheck.checks.calls import Call, Result, Tensors, copies, result
 from opcheck.checks.plain_torch import CALL
-from opcheck.checks.relations import Row, both, computing, of_gradients, relation
+from opcheck.checks.relations import Row, both, computing, computing_both, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
@@ -88,7 +88,7 @@ def _parts(subject: Subject, here: Result, own: Sequence[int]) -> Iterator[Row]:
         leaves[index] = part
     where = f"for parts of one tensor as {' and '.join(subject.leaf_names[index] for index in own)}"
     code = PARTS.replace("{own}", str([*own]))
-    with computing(f"the results {where}", of_gradients(code)):
+    with computing_both(where, here, code):
         got = result(subject, Call.of(subject, leaves))
     yield from both(where, got, here, code)
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, results_like, slope
 from opcheck.checks.plain_torch import CALL, GRADIENTS, VALUES, asserted
-from opcheck.checks.relations import Row, at_once, both, computing, of_gradients, relation
+from opcheck.checks.relations import Row, at_once, both, computing, computing_both, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
 from opcheck.checks.verdict import HOLDS, Verdict, fails, noted
@@ -129,14 +129,14 @@ def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surrounding
     """
 
     def together() -> Iterable[Row]:
-        with computing(f"the results {ELSEWHERE}"), all_of(around.values()):
+        with computing_both(ELSEWHERE, here), all_of(around.values()):
             got = _recorded(subject, _of_results(subject))
         return both(ELSEWHERE, got, here)
 
     def each() -> Iterator[Row]:
         for name, own in around.items():
             where, code = f"under {name}", _within(own.code)
-            with computing(f"the results {where}", of_gradients(code)), own.enter():
+            with computing_both(where, here, code), own.enter():
                 got = result(subject)
             yield from both(where, got, here, code)
         what, code = "the gradients under create_graph=True", RECORDED.format(call=GRADIENTS)
@@ -144,7 +144,7 @@ def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surrounding
             gradient = _recorded(subject, Call.of(subject)).gradient
         yield Row(what, gradient, here.gradient, code)
         where = "of inputs that are results of other operations"
-        with computing(f"the results {where}", of_gradients(OF_RESULTS)):
+        with computing_both(where, here, OF_RESULTS):
             got = result(subject, _of_results(subject))
         yield from both(where, got, here, OF_RESULTS)
 
@@ -192,12 +192,12 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
     yield Row(what, second.values, here.values, code)
     yield from _without_retain_graph(subject, second, here)
     subject.function.reseed(1)
-    with computing(f"the gradients {OVERLAPPED}", of_gradients(OVERLAPPING)):
+    with computing_both(OVERLAPPED, here, OVERLAPPING):
         gradients = first.gradients() if subject.supports.backward else ()
     there = Result(first.values, vector(gradients), first.has_graph)
     if subject.supports.backward:
         yield _overwritten(first, gradients)
-    with computing(f"the results {CHANGED}", of_gradients(IN_PLACE)):
+    with computing_both(CHANGED, here, IN_PLACE):
         in_place = _in_place(second.leaves, other) if is_strided(subject) else result(other)
 
     def each() -> Iterator[Row]:
@@ -205,7 +205,7 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
         for name, own in around.items():
             where = f"under {name} in forward alone"
             code = _within(own.code, "outputs = function(*inputs)", "actual = {of_outputs}")
-            with computing(f"the results {where}", of_gradients(code)):
+            with computing_both(where, alone, code):
                 with own.enter():
                     call = Call.of(other)
                 got = result(other, call)
@@ -213,7 +213,7 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
         call = Call.of(other)
         other.function.reseed(1)
         where = "when the random generator is reseeded before backward"
-        with computing(f"the results {where}", of_gradients(RESEEDED)):
+        with computing_both(where, alone, RESEEDED):
             got = result(other, call)
         yield from both(where, got, alone, RESEEDED)
         yield from both(OVERLAPPED, there, alone, OVERLAPPING)
@@ -366,7 +366,7 @@ def _at_once(subject: Subject) -> Iterator[Row]:
             together.abort()
 
     where = "of several threads at once"
-    with computing(f"the results {where}"), ThreadPoolExecutor(len(points)) as pool:
+    with computing_both(where, alone[0]), ThreadPoolExecutor(len(points)) as pool:
         at_once = list(pool.map(work, range(len(points))))
     for got, expected in zip(at_once, alone, strict=True):  # after all threads, since comparing may call
         yield from both(where, got, expected)
