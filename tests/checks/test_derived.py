@@ -539,6 +539,15 @@ def test_second_derivatives_are_looked_at_for_other_keywords(tmp_path, dtype):
 
 
 @BOTH
+@pytest.mark.parametrize(("derive", "expected"), [("standard", "passed"), ("thorough", "failed")])
+def test_second_derivatives_are_looked_at_for_size_one_if_the_project_is_thorough(tmp_path, derive, expected, dtype):
+    found = outcome_of(tmp_path, "wrong_twice_for_size_one", dtype, keys=NO_FORWARD, derive=derive)
+    assert found.outcome == expected, found.message
+    if expected == "failed":
+        assert "2 -> 1: rev_over_rev: " in found.reason
+
+
+@BOTH
 def test_what_is_wrong_as_written_is_left_to_its_own_check(tmp_path, dtype):
     assert outcome_of(tmp_path, "wrong_twice", dtype, keys=NO_FORWARD).outcome == "passed"
     assert outcome_of(tmp_path, "wrong_twice", dtype, keys=NO_FORWARD, check="rev_over_rev").outcome == "failed"

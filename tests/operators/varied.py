@@ -265,6 +265,10 @@ def flipped_twice(x, flip: bool = False):
     return SquareBySlope.apply(-x if flip else x, False)
 
 
+def wrong_twice_for_size_one(x):
+    return SquareBySlope.apply(x, 1 in x.shape)
+
+
 def wrong_twice(x, flip: bool = False):
     """At the written sample, too."""
     return SquareBySlope.apply(-x if flip else x, True)

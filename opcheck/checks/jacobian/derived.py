@@ -34,7 +34,7 @@ BESIDES = (
     "purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "buffers", "registration"
 )  # fmt: skip
 """The checks that, with derive = "thorough", also run at the first derived sample with each new value of a keyword, and
-at the first one with a dim larger than a block."""
+at the first ones with a dim of size 1 and with one larger than a block."""
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
 """The memory formats of cotangents that are tested at derived samples, besides plain ones."""
 
@@ -134,7 +134,8 @@ def _novelty(context: Context, written: Sample, other: Sample) -> frozenset[obje
     """Return what is new about a derived sample, as a key.
 
     That is a changed keyword with its value, several changed keywords without values, or the number of tensors if some
-    are left out; with derive = "thorough", the dims larger than a block. It is empty if other things differ, too.
+    are left out; with derive = "thorough", the dims of size 1 and those larger than a block. It is empty if other
+    things differ, too.
     """
     before, after = (_keywords(one, context) for one in (written, other))
     changed = {key for key, value in after.items() if before.get(key, UNSET) != value}
@@ -146,7 +147,8 @@ def _novelty(context: Context, written: Sample, other: Sample) -> frozenset[obje
     pairs = [*zip(written.tensors, other.tensors, strict=True)] if context.is_thorough else []
     if any(updated(one, shape=None) != updated(another, shape=None) for one, another in pairs):
         return frozenset()
-    return frozenset((k, dim) for k, (_, own) in enumerate(pairs) for dim, size in enumerate(own.sizes) if size > BLOCK)
+    sizes = ((k, dim, size) for k, (_, own) in enumerate(pairs) for dim, size in enumerate(own.sizes))
+    return frozenset((k, dim, size > BLOCK) for k, dim, size in sizes if size == 1 or size > BLOCK)
 
 
 def _keywords(sample: Sample, context: Context) -> dict[str, Value]:
