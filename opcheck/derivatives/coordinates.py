@@ -175,5 +175,7 @@ def deviation(one: Tensor, other: Tensor) -> float:
 
 
 def same(one: Tensor, other: Tensor, rtol: float, atol: float) -> bool:
-    """Return whether two tensors of the same shape agree: as `torch.allclose`, with NaN equal to NaN."""
+    """Return whether two tensors have the same shape and agree: as `torch.allclose`, with NaN equal to NaN."""
+    if one.shape != other.shape:
+        return False
     return largest_difference(one, other) <= atol or torch.allclose(one, other, rtol, atol, equal_nan=True)

@@ -60,6 +60,32 @@ def test_a_mistake_of_opcheck_is_not_taken_for_a_function_that_cannot_be_batched
         point.batched_differences(torch.eye(3, dtype=REAL), 1e-6)
 
 
+class First(torch.autograd.Function):
+    """Twice the first number, with a rule for batches that returns twice all numbers."""
+
+    @staticmethod
+    def forward(x):
+        return 2 * x[:1]
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        (x,) = inputs
+        ctx.like = torch.zeros_like(x)
+
+    @staticmethod
+    def backward(ctx, v):
+        return torch.cat([2 * v, ctx.like[1:]])
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return 2 * x, 0
+
+
+@BOTH
+def test_a_batch_of_another_shape_is_not_used(dtype):
+    assert check_claim("backward", Request(lambda x: (First.apply(x),), (leaf(3, dtype=dtype),), DOUBLE)) is None
+
+
 def data_dependent(square):
     return lambda x: (square(x) if float(x.detach().abs().sum()) > 0 else x,)
 
