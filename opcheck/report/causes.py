@@ -50,8 +50,9 @@ def spec_mistake_of(record: Outcome) -> str:
 def _cause(record: Outcome, cases: Mapping[Cause, Outcome], seen: frozenset[Cause] = frozenset()) -> Cause:
     """Return a key of the cause of a failure.
 
-    Errors of an operator with the same reason have the same cause, whatever the check. A blocked case has the cause of
-    the case that blocks it, if that is in `cases`. seen: the blocking cases so far, to stop at a cycle.
+    Errors of an operator with the same reason have the same cause, whatever the check. So have failures by the same
+    exception, if the same claim would have to be taken back. A blocked case has the cause of the case that blocks it,
+    if that is in `cases`. seen: the blocking cases so far, to stop at a cycle.
     """
     if cause := spec_mistake_of(record):
         return "cause", record.operator, record.device, cause
@@ -61,6 +62,9 @@ def _cause(record: Outcome, cases: Mapping[Cause, Outcome], seen: frozenset[Caus
         return _cause(cases[blocker], cases, seen | {blocker}) if is_known else ("blocked", *blocker)
     if record.outcome == "error":
         return "error", record.operator, record.reason
+    raised, remedy = record.fields.get("raised"), record.fields.get("remedy")
+    if raised and isinstance(remedy, dict):  # supports.backward and dtypes.backward are about the same claim
+        return "raised", record.operator, record.device, str(raised), str(remedy.get("key")).rpartition(".")[2]
     return "failed", record.id
 
 

@@ -12,6 +12,7 @@ from opcheck.planning.case import Case
 from opcheck.planning.expectations import fits, is_about
 from opcheck.running.outcome import Outcome
 from opcheck.spec.claims import Expect
+from opcheck.text import one_line
 
 
 def judge(case: Case, verdicts: Sequence[Verdict]) -> Outcome:
@@ -109,6 +110,8 @@ def _failed(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]
     """Return the outcome of a case with unexpected failures, with the kind, reason and place of the first."""
     first, message = failures[0], _message(case, failures, verdicts)
     cause = {"blocked_by": first.blocked} if first.blocked else {}
+    if first.state == "refused" and first.cause is not None:
+        cause = {"raised": one_line(first.cause)}
     outcome = Outcome.of(case, first.kind, first.title, message, **{"sample": first.sample, **first.fields, **cause})
     sample = next((sample for sample in case.samples if sample.name == first.sample), None)
     return outcome if sample is None else outcome.at(sample)

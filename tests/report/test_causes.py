@@ -39,6 +39,26 @@ def test_failures_are_reports_of_their_own_whatever_they_say():
     assert len(told(record("backward", "failed", "wrong"), record("forward_ad", "failed", "wrong"))) == 2
 
 
+def test_an_exception_that_fails_one_claim_in_several_checks_and_dtypes_is_one_report():
+    def fails(check, key, raised="RuntimeError: boo", dtype="float64"):
+        return record(check, "failed", raised, dtype=dtype, raised=raised, remedy={"key": key, "write": False})
+
+    same = [
+        fails("backward", "supports.backward"),
+        fails("dtypes", "dtypes.backward"),
+        fails("dtypes", "dtypes.backward", dtype="float16"),
+    ]
+    others = [
+        fails("vmap", "supports.vmap"),
+        fails("dtypes", "dtypes.backward", "RuntimeError: not for Half", dtype="bfloat16"),
+    ]
+    assert told(*same, *others) == [
+        ("backward", ["the same: dtypes[cpu-float64], dtypes[cpu-float16]"]),
+        ("vmap", []),
+        ("dtypes", []),
+    ]
+
+
 def test_what_a_failure_blocks_is_named_with_it_whichever_comes_first():
     blocked = record("backward", "blocked", "not judged", blocked_by="purity")
     cause = record("purity", "failed", "writes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from opcheck.checks.calls import ordinary
 from opcheck.checks.jacobian.compare import compared
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.raw_gradients import raw_gradients
@@ -13,6 +14,7 @@ from opcheck.checks.verdict import Verdict, fails
 
 def judge(subject: Subject) -> Iterator[Verdict]:
     """Test the gradients that users get, and those that backward functions in Python return."""
+    ordinary(subject)  # raises Blocked if backward does not work at all
     verdict = compared(subject)
     yield verdict
     if verdict.untested:

@@ -255,12 +255,13 @@ def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
     dtype = subject.case.dtype
     gradients = tried(call.gradients)
     if isinstance(gradients, Exception):
-        return refused_in("low_precision_grad", dtype, "backward", f"is refused: {one_line(gradients)}")
+        verdict = refused_in("low_precision_grad", dtype, "backward", f"is refused: {one_line(gradients)}")
+        return replace(verdict, cause=gradients)
     pushed = tried(lambda: push(subject, tangents)) if tangents else ()
     if isinstance(pushed, Exception):
         title = f"low_precision_grad: forward mode is claimed for {dtype}, but is refused: {one_line(pushed)}"
         detail = "if no dtype supports it, set supports.forward_ad = false; else expect this failure"
-        return replace(fails(title, detail, **remedy("supports.forward_ad", False)), state="refused")
+        return replace(fails(title, detail, **remedy("supports.forward_ad", False)), state="refused", cause=pushed)
     return {"outputs": call.results, "gradients": gradients, "tangents": pushed}
 
 

@@ -68,8 +68,9 @@ def _gradients(subject: Subject) -> Verdict:
         return untested("no tensor to differentiate with respect to")
     here = tried(lambda: ordinary(subject))
     if isinstance(here, Exception):
-        why = f"is refused: {one_line(here.__cause__ or here)}"
-        return refused_in("dtypes", subject.case.dtype, "backward", why)
+        error = here.__cause__ or here
+        verdict = refused_in("dtypes", subject.case.dtype, "backward", f"is refused: {one_line(error)}")
+        return replace(verdict, cause=error)
     if not here.has_graph:
         return NO_GRAPH
     if not here.values.numel() or not any(leaf.numel() for leaf in subject.leaves):
