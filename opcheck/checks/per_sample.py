@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -26,6 +30,7 @@ from opcheck.checks.verdict import (
 )
 from opcheck.derivatives import NO_REFUSAL, TooLarge, is_bug_of_opcheck, tried
 from opcheck.derivatives.by_torch import CannotAsk
+from opcheck.derivatives.request import PACKAGE
 from opcheck.planning.expectations import is_about
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
@@ -240,4 +245,32 @@ def with_sample(verdict: Verdict, sample: Sample, subject: Subject | None = None
     if verdict.passed:
         return Verdict(True, sample=sample.name) if verdict is HOLDS else replace(verdict, sample=sample.name)
     realized = "" if subject is None else subject.inputs.describe()
-    return replace(verdict, sample=sample.name, where=sample.where, recipe=sample.toml(), realized=realized)
+    place = "" if verdict.cause is None else _place_of(verdict.cause)
+    detail = "\n".join(filter(None, (place and f"raised at {place}", verdict.detail)))
+    return replace(
+        verdict, detail=detail, sample=sample.name, where=sample.where, recipe=sample.toml(), realized=realized
+    )
+
+
+def _place_of(error: BaseException) -> str:
+    """Return the line of the operator that raises an exception, as `file:line, in function`; empty if it has none.
+
+    The lines of torch, of the standard library and of opcheck, which call the operator or which it calls, do not count.
+    """
+    frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    own = [(code, line) for code, line in frames if not _is_around(code.co_filename)]
+    if not own:
+        return ""
+    code, line = own[-1]
+    file = Path(code.co_filename)
+    here = Path.cwd()
+    return f"{file.relative_to(here) if file.is_relative_to(here) else file}:{line}, in {code.co_name}"
+
+
+def _is_around(file: str) -> bool:
+    is_installed = "site-packages" in file or "dist-packages" in file
+    return file.startswith(("<", *AROUND)) or (file.startswith(STDLIB) and not is_installed)
+
+
+AROUND = (PACKAGE, f"{Path(torch.__file__).resolve().parent}{os.sep}")
+STDLIB = f"{sysconfig.get_path('stdlib')}{os.sep}"

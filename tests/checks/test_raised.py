@@ -1,5 +1,7 @@
 """An operator that raises in one of several calls: the failure says in which."""
 
+from pathlib import Path
+
 import pytest
 
 WHERE = {
@@ -36,3 +38,18 @@ def test_the_failure_says_in_which_call(verdict_of, name, dtype):
 @pytest.mark.parametrize("check", ["context", "linearity", "backward", "needs_input_grad"])
 def test_the_same_operator_that_raises_nowhere_passes(verdict_of, check, dtype):
     assert verdict_of("operators.raising.sine", check, dtype, KEYS, samples("sine")).outcome == "passed"
+
+
+def test_the_failure_says_on_which_line_the_operator_raises(verdict_of):
+    outcome = verdict_of(
+        "operators.raising.small_cotangents", "linearity", "float64", KEYS, samples("small_cotangents")
+    )
+    line = next(line for line in outcome.message.splitlines() if "raised at" in line)
+    file, number = line.removeprefix("  raised at ").removesuffix(", in backward").rsplit(":", 1)
+    assert Path(file).read_text().splitlines()[int(number) - 1].strip().startswith("raise ValueError")
+
+
+def test_where_torch_itself_raises_there_is_no_line(verdict_of):
+    outcome = verdict_of("torch.trace", "backward", "float64", "", "samples = [{ args = [{ shape = [3] }] }]")
+    assert "the operator refuses the sample: RuntimeError: trace: expected a matrix" in outcome.message
+    assert "raised at" not in outcome.message
