@@ -119,7 +119,7 @@ def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]
     """Return the likely causes of the difference of two Jacobians. Blocks with the same cause share a finding."""
     above, below = pair.names.outputs, pair.names.leaves
     findings: dict[str, Finding] = {}
-    wrong = [block for block in blocks_of(pair, numbers) if bool(block.wrong.any())]
+    wrong = [block for block in blocks_of(pair, numbers, seen.mode) if bool(block.wrong.any())]
     if seen.random and wrong:
         places = [[block.i, block.j] for block in wrong]
         return [Finding("random", seen.random, wrong[0].i, wrong[0].j, {"blocks": places})]
@@ -207,8 +207,9 @@ def _somewhere(block: Block) -> Look:
     zero = bool(block.zero[wrong].all())
     places, fields[kind] = _listed(block, kind, bad[kind])
     what = {"entries": "entries", "columns": "elements of the input", "rows": "elements of the output"}[kind]
-    how = ", the gradient zero" if zero else ""
-    says = f"only {count[kind]} of {bad[kind].numel()} {what} are wrong{how}: {places}"
+    how = f", and the {block.result} is zero there" if zero else ""
+    verb = "is" if count[kind] == 1 else "are"
+    says = f"only {count[kind]} of {bad[kind].numel()} {what} {verb} wrong{how}: {places}"
     return kind, says, {**fields, "count": count[kind], "zero": zero}
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.coordinates import split
 from opcheck.derivatives.disagreement import Entry, Pair
 from opcheck.derivatives.tolerances import Numbers
@@ -49,6 +50,18 @@ class Block:
     """A mask of the entries that exceed their tolerance, of shape (output elements, parts, leaf elements)."""
     numbers: Numbers
     names: tuple[str, str]
+    mode: Mode = "reverse"
+
+    @property
+    def result(self) -> str:
+        """What the derivative gives: a gradient, or in forward mode the tangent of an output."""
+        return "gradient" if self.mode == "reverse" else "tangent"
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The vectors that have the shapes of the leaf and of the output."""
+        forward = "tangent of the input", "tangent of the output"
+        return ("gradient", "cotangent") if self.mode == "reverse" else forward
 
     @cached_property
     def zero(self) -> Tensor:
@@ -70,7 +83,7 @@ class Block:
         return Entry(self.i, self.j, *places, float(n[worse]), float(a[worse]), *self.names)
 
 
-def blocks_of(pair: Pair, numbers: Numbers) -> Iterator[Block]:
+def blocks_of(pair: Pair, numbers: Numbers, mode: Mode = "reverse") -> Iterator[Block]:
     """Yield the blocks of two Jacobians, one output after another."""
     for i, output in enumerate(pair.outputs):
         for j, leaf in enumerate(pair.leaves):
@@ -78,7 +91,8 @@ def blocks_of(pair: Pair, numbers: Numbers) -> Iterator[Block]:
             same = a.isinf() & (a == n)  # the same infinity on both sides is agreement
             shape = (output.numel(), 1 + output.is_complex(), leaf.numel(), 1 + leaf.is_complex())
             n, a, wrong = (x.reshape(shape) for x in (n.masked_fill(same, 0), a.masked_fill(same, 0), excess > 0))
-            yield Block(i, j, output, leaf, n, a, wrong.any(3), numbers, (pair.names.outputs[i], pair.names.leaves[j]))
+            names = pair.names.outputs[i], pair.names.leaves[j]
+            yield Block(i, j, output, leaf, n, a, wrong.any(3), numbers, names, mode)
 
 
 def moduli(entries: Tensor) -> Tensor:
@@ -89,7 +103,7 @@ def moduli(entries: Tensor) -> Tensor:
 def _zero_or_sign(block: Block) -> Iterator[Mistake]:
     if bool(block.zero.all()):
         yield Mistake("zero", "the derivative is zero", {}, torch.zeros_like(block.n))
-    yield Mistake("sign", "the gradient has the wrong sign", {}, -block.n)
+    yield Mistake("sign", f"the {block.result} has the wrong sign", {}, -block.n)
 
 
 def _broadcast(block: Block) -> Iterator[Mistake]:
@@ -104,17 +118,20 @@ def _broadcast(block: Block) -> Iterator[Mistake]:
         kept = torch.zeros(shape, dtype=block.n.dtype)
         kept[tuple(taken.get(d, slice(None)) for d in range(len(shape)))] = 1
         only = " and ".join(f"position {k} of dim {d} of the output" for d, k in taken.items())
-        says = f"only {only} reaches the gradient: the sum over a broadcast dim is missing"
+        says = f"only {only} reaches the {block.result}: the sum over a broadcast dim is missing"
         fields = {"dims": [*taken], "positions": [*taken.values()]}
         yield Mistake("broadcast", says, fields, block.n * kept.view(-1, 1, 1, 1))
     for some in (some for count in range(len(dims)) for some in combinations(dims, count + 1)):
         size = prod(shape[d] for d in some)
-        says = f"the gradient is divided by {size}: a mean, not the sum, over broadcast dims {[*some]} of the output"
+        says = (
+            f"the {block.result} is divided by {size}: a mean, not the sum, over broadcast dims {[*some]} of the output"
+        )
         yield Mistake("broadcast", says, {"dims": [*some], "divided_by": size}, block.n / size)
 
 
 def _conjugated(block: Block) -> Iterator[Mistake]:
-    dims = {"derivative": [1, 3], "gradient": [3], "cotangent": [1]}  # the dims of the parts
+    below, above = block.sides
+    dims = {"derivative": [1, 3], below: [3], above: [1]}  # the dims of the parts
     for what, flipped in dims.items():
         if all(block.n.shape[dim] == 2 for dim in flipped):
             predicted = block.n.clone()
@@ -126,12 +143,12 @@ def _conjugated(block: Block) -> Iterator[Mistake]:
 
 def _real_factor(block: Block) -> Iterator[Mistake]:
     factor = float((block.n * block.a).sum() / (block.n**2).sum())
-    yield from _times(block, factor, "gradient", factor * block.n)
+    yield from _times(block, factor, block.result, factor * block.n)
 
 
 def _complex_factor(block: Block) -> Iterator[Mistake]:
-    """Yield a factor of the gradient or, if the leaf is real, of the derivative."""
-    dim, what = (3, "gradient") if block.leaf.is_complex() else (1, "derivative")
+    """Yield a factor of the gradient or tangent or, if the leaf is real, of the derivative."""
+    dim, what = (3, block.result) if block.leaf.is_complex() else (1, "derivative")
     if block.n.shape[dim] == 2:
         n, a = (torch.complex(*entries.unbind(dim)) for entries in (block.n, block.a))
         factor = (n.conj() * a).sum() / (n.abs() ** 2).sum()
@@ -190,11 +207,14 @@ def _sizes(block: Block, count: float) -> list[str]:
 
 def _transposed(block: Block) -> Iterator[Mistake]:
     n, above, below = block.n, _swapped(block.output), _swapped(block.leaf)
-    swapped = {"gradient": n[:, :, below], "cotangent": n[above], "gradient and cotangent": n[above][:, :, below]}
+    own, other = block.sides
+    swapped = {own: n[:, :, below], other: n[above], f"{own} and {other}": n[above][:, :, below]}
     for what, predicted in swapped.items():
         yield Mistake("transposed", f"the last two dims of the {what} are swapped", {"what": what}, predicted)
     if n.shape[:2] == n.shape[2:]:
-        says, fields = "the Jacobian is transposed: the gradient is J v where it should be J^T v", {"what": "Jacobian"}
+        products = ("J v", "J^T v") if block.mode == "reverse" else ("J^T v", "J v")
+        says = "the Jacobian is transposed: the {} is {} where it should be {}".format(block.result, *products)
+        fields = {"what": "Jacobian"}
         elements = n.permute(2, 1, 0, 3)
         yield Mistake("transposed", says, fields, elements)
         if bool(((elements - n).abs() > block.numbers.atol).any()):  # otherwise it would be a conjugation

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from operators.looped import to_real, units
 from operators.pairs import pair
 
-from opcheck.derivatives.diagnosis import Seen, diagnose
+from opcheck.derivatives.diagnosis import UNSEEN, Seen, diagnose
 from opcheck.derivatives.disagreement import Names
 from opcheck.derivatives.tolerances import BY_PRECISION, DOUBLE
 
@@ -70,11 +70,11 @@ def only(*args, **kwargs):
     return found
 
 
-def of_matrices(n, a, output=None, leaf=None, numbers=DOUBLE):
+def of_matrices(n, a, output=None, leaf=None, numbers=DOUBLE, seen=UNSEEN):
     n, a = torch.as_tensor(n, dtype=torch.float64), torch.as_tensor(a, dtype=torch.float64)
     output = torch.zeros(n.shape[0], dtype=torch.float64) if output is None else output
     leaf = torch.zeros(n.shape[1], dtype=torch.float64) if leaf is None else leaf
-    (found,) = diagnose(pair(n, a, [output], [leaf], numbers), numbers)
+    (found,) = diagnose(pair(n, a, [output], [leaf], numbers), numbers, seen)
     return found
 
 
@@ -447,7 +447,7 @@ def test_imaginary_parts_of_the_output():
     a[[1, 3]] = 0
     found = of_matrices(n, a, torch.zeros(2, dtype=torch.complex128))
     assert (found.kind, found.fields["zero"]) == ("rows", True)
-    assert "2 of 4 elements of the output are wrong, the gradient zero: [0].imag, [1].imag" in found.text
+    assert "2 of 4 elements of the output are wrong, and the gradient is zero there: [0].imag, [1].imag" in found.text
 
 
 def test_some_elements_of_a_complex_input():
@@ -622,3 +622,27 @@ def test_nan_is_the_worst():
     worst = pair(torch.tensor(n), torch.tensor(a), [torch.zeros(1)], [torch.zeros(2)]).worst()
     assert [entry.leaf_index for entry in worst] == [(1,), (0,)]
     assert worst[0].describe() == "d output 0[0] / d input 0[1] = 1 numerically, nan analytically"
+
+
+# words
+
+
+def test_one_element_is_wrong_not_are():
+    n = dense(6, 4)
+    a = n.clone()
+    a[5] += dense(1, 4, seed=1)[0]
+    assert "only 1 of 6 elements of the output is wrong: [1, 2]" in of_matrices(n, a, torch.zeros(2, 3)).text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "in_reverse", "in_forward"),
+    [
+        (lambda n: -n, "the gradient has the wrong sign", "the tangent has the wrong sign"),
+        (lambda n: 2 * n, "the gradient is 2 times", "the tangent is 2 times"),
+        (lambda n: n.mT, "the gradient is J v where it should be J^T v", "the tangent is J^T v where it should be J v"),
+    ],
+)
+def test_forward_mode_gives_tangents_not_gradients(wrong, in_reverse, in_forward):
+    n = dense(4, 4)
+    assert in_reverse in of_matrices(n, wrong(n)).text
+    assert in_forward in of_matrices(n, wrong(n), seen=Seen("forward")).text

@@ -22,7 +22,7 @@ def failure(*findings, entries=1, sample="0"):
 SIGN = finding("sign", "the gradient has the wrong sign")
 ELEMENTS = "number of elements of the input"
 UNLIKE = finding("unlike", "4 of 4 entries are wrong")
-COLUMNS = finding("columns", "only 1 of 3 elements of the input are wrong: [2]")
+COLUMNS = finding("columns", "only 1 of 3 elements of the input is wrong: [2]")
 
 
 def test_a_named_mistake_comes_before_a_place_and_a_place_before_a_single_number():
