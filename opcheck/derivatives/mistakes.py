@@ -1,4 +1,4 @@
-"""Common mistakes in derivatives, applied to a numerical block: a lost sign, a factor, a missing sum, a transposition.
+"""Common mistakes in derivatives, applied to a numerical block: a lost sign, a factor, a missing sum, an exchange.
 
 A block is one output by one leaf. A mistake explains an analytical block if it predicts the block within tolerance, and
 far better than the numerical block does.
@@ -50,6 +50,7 @@ class Block:
     """A mask of the entries that exceed their tolerance, of shape (output elements, parts, leaf elements)."""
     numbers: Numbers
     names: tuple[str, str]
+    pair: Pair
     mode: Mode = "reverse"
 
     @property
@@ -92,7 +93,7 @@ def blocks_of(pair: Pair, numbers: Numbers, mode: Mode = "reverse") -> Iterator[
             shape = (output.numel(), 1 + output.is_complex(), leaf.numel(), 1 + leaf.is_complex())
             n, a, wrong = (x.reshape(shape) for x in (n.masked_fill(same, 0), a.masked_fill(same, 0), excess > 0))
             names = pair.names.outputs[i], pair.names.leaves[j]
-            yield Block(i, j, output, leaf, n, a, wrong.any(3), numbers, names, mode)
+            yield Block(i, j, output, leaf, n, a, wrong.any(3), numbers, names, pair, mode)
 
 
 def moduli(entries: Tensor) -> Tensor:
@@ -205,6 +206,19 @@ def _sizes(block: Block, count: float) -> list[str]:
     return sizes
 
 
+def _exchanged(block: Block) -> Iterator[Mistake]:
+    """Yield the derivatives with respect to the other leaves, and those of the other outputs, of the same shapes."""
+    names = block.pair.names
+    of_leaves = [(block.i, j, leaf, block.leaf, names.leaves[j]) for j, leaf in enumerate(block.pair.leaves)]
+    of_outputs = [(i, block.j, output, block.output, names.outputs[i]) for i, output in enumerate(block.pair.outputs)]
+    for i, j, other, own, name in (*of_leaves, *of_outputs):
+        if (i, j) == (block.i, block.j) or other.shape != own.shape or other.is_complex() != own.is_complex():
+            continue
+        n = block.pair.block(i, j)[0].reshape(block.n.shape)
+        if bool((n.abs() > block.numbers.atol).any()):
+            yield Mistake("exchanged", f"the {block.result} is that of {name}", {"with": name}, n)
+
+
 def _transposed(block: Block) -> Iterator[Mistake]:
     n, above, below = block.n, _swapped(block.output), _swapped(block.leaf)
     own, other = block.sides
@@ -227,5 +241,5 @@ def _swapped(tensor: Tensor) -> Tensor:
     return (order.mT if tensor.ndim > 1 else order).flatten()
 
 
-FAMILIES = (_zero_or_sign, _broadcast, _conjugated, _real_factor, _complex_factor, _transposed)
+FAMILIES = (_zero_or_sign, _broadcast, _conjugated, _real_factor, _complex_factor, _exchanged, _transposed)
 """The families of mistakes, the most specific first."""

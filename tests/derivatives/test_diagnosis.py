@@ -624,6 +624,38 @@ def test_nan_is_the_worst():
     assert worst[0].describe() == "d output 0[0] / d input 0[1] = 1 numerically, nan analytically"
 
 
+# exchanged
+
+
+def test_gradients_of_two_inputs_in_the_wrong_order():
+    leaves = [torch.zeros(3, dtype=torch.float64) for _ in range(2)]
+    first, second = dense(3, 3), dense(3, 3, seed=1)
+    n, a = torch.cat([first, second], 1), torch.cat([second, first], 1)
+    found = diagnose(pair(n, a, leaves[:1], leaves, DOUBLE), DOUBLE)
+    assert [(one.kind, one.text) for one in found] == [
+        ("exchanged", "output 0 with respect to input 0: the gradient is that of input 1"),
+        ("exchanged", "output 0 with respect to input 1: the gradient is that of input 0"),
+    ]
+
+
+def test_cotangents_of_two_outputs_in_the_wrong_order():
+    outputs = [torch.zeros(3, dtype=torch.float64) for _ in range(2)]
+    first, second = dense(3, 4), dense(3, 4, seed=1)
+    leaf = torch.zeros(4, dtype=torch.float64)
+    found = diagnose(pair(torch.cat([first, second]), torch.cat([second, first]), outputs, [leaf], DOUBLE), DOUBLE)
+    assert [one.text for one in found] == [
+        "output 0 with respect to input 0: the gradient is that of output 1",
+        "output 1 with respect to input 0: the gradient is that of output 0",
+    ]
+
+
+def test_a_zero_gradient_is_not_that_of_an_input_without_influence():
+    leaves = [torch.zeros(3, dtype=torch.float64) for _ in range(2)]
+    n = torch.cat([dense(3, 3), torch.zeros(3, 3, dtype=torch.float64)], 1)
+    (found,) = diagnose(pair(n, 0 * n, leaves[:1], leaves, DOUBLE), DOUBLE)
+    assert (found.kind, found.fields["also"]) == ("zero", [])
+
+
 # words
 
 
