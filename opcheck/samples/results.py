@@ -24,7 +24,8 @@ class Untestable(TypeError):
 
 
 WHAT_IS_TESTED = (
-    "an operator must return tensors, alone or in tuples, lists, dicts, named tuples, dataclasses or attrs classes"
+    "an operator must return tensors, alone or in tuples, lists, dicts, named tuples, dataclasses or attrs classes; "
+    "if it returns nothing but changes its first argument, write inplace = true"
 )
 
 PLAIN = (Number, str, bytes, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format)

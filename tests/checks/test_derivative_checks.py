@@ -186,3 +186,10 @@ def test_a_failure_shows_operator_sample_jacobians_and_how_to_rerun(verdict_of):
         "run just this: opcheck run ", "::operators.faulty.wrong_sign::backward[cpu-float64]'",
     ):  # fmt: skip
         assert part in message
+
+
+@pytest.mark.parametrize(("name", "draws"), [("nondeterministic", True), ("alternating", False)])
+def test_the_message_says_if_backward_draws_random_numbers(verdict_of, name, draws):
+    outcome = verdict_of(f"operators.faulty.{name}", "nondeterminism", keys=NO_FORWARD)
+    assert outcome.outcome == "failed"
+    assert ("backward draws random numbers" in outcome.message) is draws

@@ -30,7 +30,8 @@ def test_a_right_one_passes(outcomes, name, dtype):
     [
         ("zeroed_behind_autograd_", "backward", "is not the numerical one"),
         ("turned_of_twice_the_gradient_", "backward", "is not the numerical one"),
-        ("square_out_of_place_", "variants", "does not return its first argument"),
+        ("square_out_of_place_", "variants", "does not return its first argument\n"),
+        ("unmarked_double_", "variants", "does not return its first argument\n  it returns another tensor in the same"),
     ],
 )
 def test_a_wrong_one_is_caught(outcomes, name, check, words, dtype):

@@ -103,3 +103,8 @@ def test_a_class_is_no_operator(outcomes, name):
     assert {outcome.outcome for outcome in found.values()} == {"error"}
     (reason,) = {outcome.reason for outcome in found.values()}
     assert f'spec.toml:2:8: "operators.results.{name}" is a ' in reason
+
+
+def test_an_operator_that_returns_nothing_may_lack_a_key(verdict_of):
+    outcome = verdict_of("operators.results.as_none", "backward", samples=SAMPLES)
+    assert "if it returns nothing but changes its first argument, write inplace = true" in outcome.message

@@ -1,5 +1,7 @@
 """Operators with one mistake each, for tests in which a check must fail. Real and complex."""
 
+import itertools
+
 import torch
 from torch import Tensor
 
@@ -133,6 +135,8 @@ def _shaky(x, v):
 
 
 nondeterministic = function(square, _shaky)
+_turns = itertools.count()
+alternating = function(square, lambda x, v: right_vjp(x, v) * (1 + 1e-9 * (next(_turns) % 2)))
 crashes_on_undefined_cotangent = function(square, lambda x, v: right_vjp(x, v + 0), materialize=False)
 
 
@@ -231,6 +235,21 @@ def forgets_tangent(x: Tensor) -> Tensor:
 def square_out_of_place_(x: Tensor) -> Tensor:
     """Calls itself in-place, and is not."""
     return x * x
+
+
+class UnmarkedDouble(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, v):
+        return 2 * v
+
+
+def unmarked_double_(x: Tensor) -> Tensor:
+    """In-place, but autograd does not know it."""
+    return UnmarkedDouble.apply(x)
 
 
 def square_other_values_(x: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+
 from opcheck.checks.calls import Call, ordinary
 from opcheck.checks.jacobian.compare import compared
 from opcheck.checks.per_sample import PerSample
@@ -27,7 +29,8 @@ def judge(subject: Subject) -> Verdict:
         return verdict
     most = subject.request.numbers.nondeterminism
     if not verdict.passed:
-        return replace(verdict, code=asserted(REPEATED, f", rtol=0, atol={most:g}"))
+        hints = filter(None, (DRAWS if _draws(subject) else "", verdict.detail))
+        return replace(verdict, detail="\n".join(hints), code=asserted(REPEATED, f", rtol=0, atol={most:g}"))
     call = Call.of(subject)
     cotangents = [v.requires_grad_() for v in call.cotangents]
     again = tried(lambda: call.again(cotangents))
@@ -38,6 +41,18 @@ def judge(subject: Subject) -> Verdict:
         if not off <= most:
             return fails(f"nondeterminism: two backward passes of backward differ by up to {off:.4g}")
     return verdict
+
+
+DRAWS = "backward draws random numbers: if it needs those of forward, save them there"
+
+
+def _draws(subject: Subject) -> bool:
+    """Return whether the backward pass draws from the random generator of the device."""
+    call = Call.of(subject)
+    state_of = getattr(torch.get_device_module(call.leaves[0].device), "get_rng_state", torch.get_rng_state)
+    before = state_of()
+    call.gradient()
+    return not torch.equal(before, state_of())
 
 
 check = PerSample(judge)

@@ -18,10 +18,15 @@ from opcheck.checks.verdict import HOLDS, Verdict, fails, remedy
 from opcheck.derivatives import tried
 from opcheck.samples.arguments import takes_out
 from opcheck.samples.function import with_own_first
-from opcheck.samples.layouts import equal, writable
+from opcheck.samples.layouts import equal, share_memory, writable
 from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import flatten, named, names_among
 from opcheck.text import one_line
+
+NOT_MARKED = (
+    "it returns another tensor in the same memory: the forward of an autograd.Function that writes to x must call "
+    "ctx.mark_dirty(x)"
+)
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:
@@ -70,7 +75,8 @@ def _inplace(
         return fails(f"variants: {way} accepts an input that cannot hold the result", "it should raise an error")
     may_return_nothing = subject.case.operator.spec.inplace  # it is not a variant of a function with a result
     if returned is not target and not (returned is None and may_return_nothing):
-        return fails(f"variants: {way} does not return its first argument")
+        is_unmarked = isinstance(returned, Tensor) and share_memory(returned, target)
+        return fails(f"variants: {way} does not return its first argument", NOT_MARKED if is_unmarked else "")
     verdict = _same(subject, (target,), expected[:1], way)
     if not verdict.passed or function.seed is not None:  # gaps in memory change the order of random numbers
         return verdict
