@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from opcheck.report.causes import failures_by_cause
 from opcheck.running.outcome import KINDS, Outcome
 from opcheck.text import printable, shortened
 
@@ -17,7 +18,7 @@ HELD = ("passed", "xfailed")
 class CheckReport:
     """The result of `opcheck.check`: one outcome for each check and dtype, in the order in which they ran.
 
-    `str(report)` gives a summary, with the messages of all failures.
+    `str(report)` gives a summary, with the message of one failure for each cause.
 
     Example:
         >>> import opcheck, torch
@@ -64,15 +65,19 @@ class CheckReport:
         return len(self.outcomes)
 
     def __str__(self) -> str:
-        """Return the number of outcomes of each kind, a line for each outcome, and the messages of failures."""
+        """Return the number of outcomes of each kind, a line for each outcome, and one failure for each cause."""
         lines = [f"{self.name}: {self._counts()}", *(f"  {_line(outcome)}" for outcome in self.outcomes)]
-        parts = ["\n".join(map(printable, lines)), *map(_message, self.failures)]
-        return "\n\n".join(parts)
+        return "\n\n".join(["\n".join(map(printable, lines)), *self._messages()])
 
     def failure(self) -> str:
-        """Return the message of a `CheckError`: a count, and the message of each failure."""
-        head = printable(f"{self.name}: {self._counts()}")
-        return "\n\n".join([head, *map(_message, self.failures)])
+        """Return the message of a `CheckError`: a count, and one failure for each cause."""
+        return "\n\n".join([printable(f"{self.name}: {self._counts()}"), *self._messages()])
+
+    def _messages(self) -> Iterator[str]:
+        """Yield the message of one failure for each cause, with the names of the others, and those of skipped cases."""
+        for failure in failures_by_cause(self.failures):
+            yield "\n".join([_message(failure.record), *map(printable, failure.followers())])
+        yield from (_message(outcome) for outcome in self.failures if not outcome.is_bad)
 
     def _counts(self) -> str:
         counts = Counter(outcome.outcome for outcome in self.outcomes)

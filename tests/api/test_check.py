@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 import torch
-from operators import faulty, registered, right, spoiling
+from operators import faulty, mistaken, registered, right, spoiling
 
 import opcheck
 from opcheck.planning.kinds import check_kinds
@@ -111,6 +111,13 @@ class TestWrongFunctions:
         report = opcheck.check(faulty.wrong_sign, real(2), checks="backward", raise_exception=False)
         assert "sample 0 (tests/api/test_check.py:" in report.failures[0].message
         assert "realized: float64[2]" in report.failures[0].message
+
+    def test_each_cause_is_told_once(self):
+        report = opcheck.check(mistaken.too_few, real(2), real(2), supports=BARE, raise_exception=False)
+        assert len(report.failures) > 5
+        for text in (str(report), report.failure()):
+            assert text.count("incorrect number of gradients (expected 2, got 1)\n") == 1
+            assert "the same: dtypes[cpu-float64]\nnot judged because of it: accuracy[cpu-float64]" in text
 
     @pytest.mark.parametrize("operator", ["second_order_wrong", "second_order_lost"])
     def test_a_wrong_second_derivative_fails(self, operator):
