@@ -115,9 +115,9 @@ class TestWrongFunctions:
     def test_each_cause_is_told_once(self):
         report = opcheck.check(mistaken.too_few, real(2), real(2), supports=BARE, raise_exception=False)
         assert len(report.failures) > 5
-        for text in (str(report), report.failure()):
-            assert text.count("incorrect number of gradients (expected 2, got 1)\n") == 1
-            assert "the same: dtypes[cpu-float64]\nnot judged because of it: accuracy[cpu-float64]" in text
+        text = report.failure()
+        assert text.count("incorrect number of gradients (expected 2, got 1)\n") == 1
+        assert "the same: dtypes[cpu-float64]\nnot judged because of it: accuracy[cpu-float64]" in text
 
     @pytest.mark.parametrize("operator", ["second_order_wrong", "second_order_lost"])
     def test_a_wrong_second_derivative_fails(self, operator):
