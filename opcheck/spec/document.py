@@ -19,7 +19,7 @@ import tomli
 
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.positions import Positions, Span
-from opcheck.spec.problems import Mistake, Problem, SpecError
+from opcheck.spec.problems import Mistake, Problem, SpecError, worded
 
 PROJECT = "pyproject.toml"
 OTHERS = (PROJECT, ".taplo.toml", "taplo.toml")
@@ -35,6 +35,10 @@ ENDLESS = re.compile(r"[+-]?[0-9_]{1000,}")
 """An integer so long that Python may refuse to parse it."""
 UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Control characters except tab and line ends, and characters that change the direction of text."""
+
+
+IN_TOML = {"None": "{ none = true }", "True": "true", "False": "false"}
+"""Constants of Python, as a spec writes them."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,9 @@ class Document:
         try:
             document = cls(file, text, tomli.loads(text))
         except tomli.TOMLDecodeError as error:
-            raise SpecError([Problem(file, error.lineno, error.colno, f"invalid TOML: {error.msg}")]) from None
+            meant = next((IN_TOML[word] for word in IN_TOML if text.startswith(word, error.pos)), "")
+            what = worded(f"invalid TOML: {error.msg}", nearest=meant)
+            raise SpecError([Problem(file, error.lineno, error.colno, what)]) from None
         except (ValueError, RecursionError) as error:
             raise SpecError([_too_much(file, text, str(error))]) from None
         mistakes = (one._replace(place=(*within, *one.place)) for one in _extremes(document.at(within)))

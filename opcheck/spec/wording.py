@@ -163,13 +163,29 @@ def _unknown_key(key: str, items: list[Any], model: type[BaseModel]) -> tuple[st
     choices = [name for item in items for table in _tables(model, item["loc"]) for name in table.model_fields]
     literals = LITERALS if TENSOR in items[0]["loc"][-2:] else ()  # the table was taken for a tensor
     plural = f"{key}s" if f"{key}s" in choices else ""  # preferred to a key of that name in an inner table
-    near = plural or _inside(key, tables) or nearest(key, [*choices, *literals])
+    usual = OF_TORCH.get(key, "")  # preferred to a key that looks like it
+    near = plural or _inside(key, tables) or (usual if usual in choices else nearest(key, [*choices, *literals]))
     instead = ""
     if not near and key in model.model_fields and model not in tables:
         instead = f"; {key} is a key of the operator"
     elif not near and any({"args", "kwargs"} <= table.model_fields.keys() for table in tables):
-        instead = f"; a keyword argument of the operator goes under kwargs = {{ {key} = ... }}"
+        is_of_tensor = any(key in part.model_fields for table in tables for part in _tensors_in(table))
+        instead = (
+            f"; a tensor goes under args = [{{ {key} = ... }}]"
+            if is_of_tensor
+            else f"; a keyword argument of the operator goes under kwargs = {{ {key} = ... }}"
+        )
     return f'unknown key "{key}"', listing(dict.fromkeys(choices), MOST) + instead, near
+
+
+OF_TORCH = {"requires_grad": "grad", "min": "low", "max": "high", "size": "shape", "data": "values"}
+"""The keys of a tensor, by the names that functions of torch and NumPy have for them."""
+
+
+def _tensors_in(table: type[BaseModel]) -> list[type[BaseModel]]:
+    """Return the models of tensors among the values of a table."""
+    parts = [part for field in table.model_fields.values() for part in _models(field.annotation, [])]
+    return [part for part in parts if _tag(part) == TENSOR]
 
 
 HOLDERS = {"Supports": True, "Dtypes": True, "OperatorTolerances": True, "Outputs": True, "SampleSpec": False}

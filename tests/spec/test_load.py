@@ -46,6 +46,14 @@ class TestFiles:
             "spec.toml:2:18: invalid TOML: Illegal character '\\n'"
         ]
 
+    @pytest.mark.parametrize(
+        ("python", "toml"), [("True", "true"), ("False", "false"), ("None", "{ none = true }")], ids=str
+    )
+    def test_a_constant_of_python_comes_with_that_of_toml(self, mistakes: Mistakes, python: str, toml: str) -> None:
+        assert mistakes(f"[[operator]]\nreseed = {python}\n") == [
+            f'spec.toml:2:10: invalid TOML: Invalid value; did you mean "{toml}"?'
+        ]
+
     def test_inline_tables_may_go_over_several_lines_as_in_toml_1_1(self, mistakes: Mistakes) -> None:
         text = '[[operator]]\nname = "torch.sin"\nsamples = [{\n  use = "unary",\n  lo = 1,\n}]\n'
         (line,) = mistakes(text)

@@ -179,6 +179,15 @@ class TestUnknownKeys:
             "a keyword argument of the operator goes under kwargs = { w = ... }"
         ]
 
+    def test_of_a_sample_may_be_one_of_a_tensor(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes(HEAD + "samples = [{ shape = [2] }]\n")
+        assert line.endswith("grad_outputs; a tensor goes under args = [{ shape = ... }]")
+
+    @pytest.mark.parametrize(("key", "near"), [("requires_grad", "grad"), ("min", "low"), ("size", "shape")])
+    def test_of_a_tensor_may_have_a_name_of_torch(self, mistakes: Mistakes, key: str, near: str) -> None:
+        (line,) = mistakes(HEAD + f"samples = [{{ args = [{{ shape = [2], {key} = 1 }}] }}]\n")
+        assert line.endswith(f'; did you mean "{near}"?')
+
     def test_of_an_error_may_be_a_keyword_argument(self, about: About) -> None:
         (line,) = about('errors = [{ match = "x", w = 3 }]')
         assert line.endswith("; a keyword argument of the operator goes under kwargs = { w = ... }")
