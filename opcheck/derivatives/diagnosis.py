@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 
 from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pushforward, layers, nodes_of
 from opcheck.derivatives.coordinates import index_text, largest_difference, same, vector
@@ -24,6 +25,8 @@ from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import tried
 from opcheck.derivatives.tolerances import Numbers
 
+UNEXPLAINED = ("unlike", "entries", "columns", "rows")
+"""The kinds of findings that explain nothing."""
 LISTED = 8  # places that a message lists; the rest is counted
 Look = tuple[str, str, dict[str, Any]]  # kind, sentence and plain data of a finding
 
@@ -37,6 +40,10 @@ LOST = {
     "reverse": "data saved without a graph (ctx attributes, .detach(), or numbers computed outside autograd)",
     "forward": "data that carry no tangent (ctx attributes, .detach(), or numbers computed outside autograd)",
 }
+LACKING = (
+    "the {ordinal} derivative lacks a part: {node} uses a tensor of shape {shape} that forward computed and saved, "
+    "which has no graph; compute it in backward, or return it as an output"
+)
 ORDINALS = {2: "second", 3: "third"}
 RANDOM = "two calls with equal arguments differ by up to {:.2g}"
 RESEED = {
@@ -58,12 +65,16 @@ class Seen:
     """Whether TorchScript compiled parts of the graph."""
     finite: bool = True
     """Whether the function is finite at the point."""
+    constant: tuple[str, list[int]] | None = None
+    """An autograd.Function that saves a tensor without a graph, although it depends on the leaves, and its shape."""
 
     @classmethod
     def of(cls, point: Point, mode: Mode) -> Seen:
         """Call a function and its derivative. If one of the calls raises, the result has its defaults."""
         seen = tried(
-            lambda: cls(mode, _random(point, mode), *_graph(point, mode), bool(point.value.isfinite().all())),
+            lambda: cls(
+                mode, _random(point, mode), *_graph(point, mode), bool(point.value.isfinite().all()), _constant(point)
+            ),
             in_any_memory=True,
         )
         return cls(mode) if isinstance(seen, Exception) else seen
@@ -112,6 +123,30 @@ def _graph(point: Point, mode: Mode) -> tuple[frozenset[tuple[int, int]] | None,
     return frozenset(cut), scripted
 
 
+def _constant(point: Point) -> tuple[str, list[int]] | None:
+    """Return the name of an autograd.Function and the shape of a tensor that it saves: see `Seen.constant`."""
+    (primal, leaves), *_ = layers(point.function, point.leaves)
+    moved = [(leaf.detach() * (1 + 2**-10)).requires_grad_() for leaf in leaves]
+    both = tried(lambda: [_saved(primal(*at)) for at in (leaves, moved)])
+    for (node, here), (_, there) in () if isinstance(both, Exception) else zip(*both, strict=False):
+        if here.shape != there.shape or not torch.equal(here, there):
+            return node, [*here.shape]
+    return None
+
+
+def _saved(outputs: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
+    """Return the floating and complex tensors without a graph that each autograd.Function has saved, with its name."""
+    return [
+        (type(node).__name__, tensor)
+        for node in nodes_of(outputs)
+        if isinstance(node, BackwardCFunction)
+        for tensor in (*node.saved_tensors, *vars(node).values())
+        if isinstance(tensor, Tensor)
+        and not tensor.requires_grad
+        and (tensor.is_floating_point() or tensor.is_complex())
+    ]
+
+
 UNSEEN = Seen()
 
 
@@ -127,6 +162,10 @@ def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]
         kind, says, fields = _look(block, seen)
         if kind == "zero":
             kind, says = _zero(block, pair.names, seen)
+        elif kind in UNEXPLAINED and seen.constant and _of_backward_of_inputs(block, pair.names):
+            node, shape = seen.constant
+            says = LACKING.format(ordinal=_ordinal(pair.names), node=node, shape=shape)
+            kind, fields = "second_order_lost", {"shape": shape}
         alike = findings.setdefault(f"{says} {fields}", Finding(kind, says, block.i, block.j, {**fields, "blocks": []}))
         alike.fields["blocks"].append([block.i, block.j])
     where = [
@@ -140,11 +179,20 @@ def _zero(block: Block, names: Names, seen: Seen) -> tuple[str, str]:
     if seen.scripted and (seen.mode == "forward" or "jvp" in names.function):
         return "torchscript", SCRIPTED
     if names.order > 1 and block.j < len(names.leaves) - names.linear:
-        ordinal = ORDINALS.get(names.order, f"{names.order}th")
-        return "second_order_lost", f"the {ordinal} derivative is zero: {names.function} uses {LOST[seen.mode]}"
+        says = f"the {_ordinal(names)} derivative is zero: {names.function} uses {LOST[seen.mode]}"
+        return "second_order_lost", says
     if seen.mode == "forward":
         return "zero", NO_TANGENT
     return "zero", CUT if seen.cut is None or (block.i, block.j) in seen.cut else ZEROS
+
+
+def _ordinal(names: Names) -> str:
+    return ORDINALS.get(names.order, f"{names.order}th")
+
+
+def _of_backward_of_inputs(block: Block, names: Names) -> bool:
+    """Return whether a block is the derivative of a backward pass with respect to an input, not to a cotangent."""
+    return names.order > 1 and "jvp" not in names.function and block.j < len(names.leaves) - names.linear
 
 
 def _look(block: Block, seen: Seen) -> Look:

@@ -13,6 +13,8 @@ NAMED = "samples = [{ args = [{ shape = [3], low = 0.5 }], kwargs = { weight = {
 LISTED = "samples = [{ args = [[{ shape = [3], low = 0.5 }, { shape = [3], low = 0.5 }]] }]"
 SQUARE = "samples = [{ args = [{ shape = [3], low = 0.5 }] }]"
 ROWS = "samples = [{ args = [{ shape = [4, 3] }, { shape = [3] }] }]"
+ROW = "samples = [{ args = [{ shape = [2, 3], low = 0.5 }] }]"
+WEIGHED = "samples = [{ args = [{ shape = [3], low = 0.5 }, { shape = [3], low = 0.5, grad = false }] }]"
 WITH_ZERO = "samples = [{ args = [{ values = [0.0, 1.0, 2.0] }] }]"
 AT_THE_EDGE = "samples = [{ args = [{ values = [1e-7, 1.0] }] }]"
 
@@ -59,6 +61,16 @@ DIAGNOSES = [
         "faulty.second_order_lost", "rev_over_rev", SHAPES,
         "the second derivative is zero: the backward pass uses",
         ["tangent"],
+    ),
+    (
+        "diagnosed.norm_saved", "rev_over_rev", ROW,
+        r"the second derivative lacks a part: NormSavedBackward uses a tensor of shape \[2, 1\] that forward computed",
+        [FACTOR, "look like no known"],
+    ),
+    (
+        "diagnosed.weight_saved", "rev_over_rev", WEIGHED,
+        "gradient of x with respect to x: [0-9]+ of [0-9]+ entries differ",
+        ["lacks a part"],
     ),
     (
         "diagnosed.third_order_lost", "rev_over_rev_over_rev", SHAPES,
