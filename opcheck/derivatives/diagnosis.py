@@ -249,7 +249,8 @@ def _somewhere(block: Block) -> Look:
     fields: dict[str, Any] = {"wrong": count["entries"], "of": wrong.numel(), "relative_error": greatest}
     if not partial:
         how = "all of which should be zero" if greatest is None else f"by up to {greatest:g} times their size"
-        says = f"{count['entries']} of {wrong.numel()} entries are wrong, {how}, and look like no known mistake"
+        verb, look = ("is", "looks") if count["entries"] == 1 else ("are", "look")
+        says = f"{count['entries']} of {wrong.numel()} entries {verb} wrong, {how}, and {look} like no known mistake"
         return "unlike", says, fields
     kind = min(partial, key=lambda kind: count[kind])
     zero = bool(block.zero[wrong].all())

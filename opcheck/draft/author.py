@@ -44,6 +44,7 @@ IN_HALF = (
     "also failed only in half precision: {}; if these operators do not support it, remove float16 and bfloat16 from "
     "their dtypes"
 )
+CUT = "if another argument should have one, something cuts the graph (detach, .data, item(), a conversion)"
 COMPLEX = '{}: fails only for complex dtypes; if it does not support them, set dtypes = {{ forward = ["floating"] }}'
 
 
@@ -199,11 +200,14 @@ class Author:
         self.say(f"wrote {counted(len(drafts), 'operator')} with {counted(samples, 'sample')} to {shown(self.file)}")
         for draft in drafts:
             lacking = [
-                f"{key}{but_of(value)} ({comment(why)})" if key == "backward" else key
-                for key, (value, why) in draft.supports.items() if key != "out"
+                f"{key} ({comment(why)})" if key == "backward" else key
+                for key, (value, why) in draft.supports.items() if key != "out" and value is False
             ]  # fmt: skip
             if lacking:
                 self.say(f"  {draft.id} does not support {', '.join(lacking)}")
+            if draft.differentiable:
+                places = ", ".join(f"argument {one}" if isinstance(one, int) else one for one in draft.differentiable)
+                self.say(f"  {draft.id} has gradients of {places} only: {CUT}")
             if draft.inplace:
                 self.say(f"  {draft.id} changes its first argument: inplace = true")
         if self.added:
@@ -262,11 +266,6 @@ def nothing_to_draft(why: Sequence[str]) -> Unresolved:
     return Unresolved("nothing to draft:" + "".join(f"\n  {line}" if len(why) > 1 else f" {line}" for line in why))
 
 
-def but_of(arguments: bool | Sequence[int | str]) -> str:
-    """Return the arguments that are supported, as in ` but of x`; empty if none is."""
-    return f" but of {', '.join(map(str, arguments))}" if isinstance(arguments, Sequence) else ""
-
-
 def lines_of(records: Sequence[Record]) -> list[str]:
     """Return a line for each distinct failure of an operator: its diagnosis if there is one, else its reason.
 
@@ -274,8 +273,10 @@ def lines_of(records: Sequence[Record]) -> list[str]:
     """
     lines: dict[tuple[str, str], str] = {}
     for record in records:
-        findings = record["fields"].get("diagnosis") or []
+        findings, raised = record["fields"].get("diagnosis"), record["fields"].get("raised")
         text = findings[0]["text"] if findings else record["reason"]
+        if raised and isinstance(remedy := record["fields"].get("remedy"), dict):
+            text = f"{remedy['key'].rpartition('.')[2]} raised {raised}"  # the line is short
         lines.setdefault((record["operator"], what_happened(text)), f"{record['id']}: {comment(text)}")
     return list(lines.values())
 

@@ -102,6 +102,12 @@ class Draft:
         """Whether a backward pass is claimed, for all arguments or for some."""
         return self.supports.get("backward", (True, ""))[0] is not False
 
+    @property
+    def differentiable(self) -> Sequence[int | str]:
+        """The arguments for which a backward pass is claimed, if it is not claimed for all of them."""
+        places = self.supports.get("backward", (True, ""))[0]
+        return () if isinstance(places, bool) else places
+
     def dtypes(self) -> dict[str, list[str]]:
         """Return the `dtypes` of the spec; empty if the default dtypes are right."""
         claimed = {}
@@ -188,7 +194,8 @@ class Draft:
             lines += ["", "  [operator.supports]"]
         for key in sorted(self.supports, key=MAY_BE_REFUSED.index):
             value, reason = self.supports[key]
-            lines.append(f"  {key} = {render(value)}  # {comment(reason)}")
+            of_others = "" if isinstance(value, bool) else "the others: "
+            lines.append(f"  {key} = {render(value)}  # {of_others}{comment(reason)}")
         return "\n".join(lines) + "\n"
 
 

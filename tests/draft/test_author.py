@@ -25,6 +25,13 @@ def test_an_exception_that_several_checks_meet_is_one_line():
     ]
 
 
+def test_an_exception_comes_first_in_its_line():
+    error = "RuntimeError: shapes cannot be multiplied"
+    one = record("dtypes", f"dtypes: backward is claimed for float64, but is refused: {error}")
+    one["fields"] |= {"raised": error, "remedy": {"key": "dtypes.backward", "write": "-float64"}}
+    assert lines_of([one]) == [f"mylib.f::dtypes: backward raised {error}"]
+
+
 def test_a_diagnosis_takes_the_place_of_a_reason():
     records = [record("backward", "a long story", diagnosis=["twice what it should be"]), record("purity", "x changes")]
     assert lines_of(records) == ["mylib.f::backward: twice what it should be", "mylib.f::purity: x changes"]

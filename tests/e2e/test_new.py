@@ -359,6 +359,19 @@ unwilling = Unwilling()
 """
 
 
+CUTS = """\
+def weighed(x, weight):
+    return x * weight.detach()
+"""
+
+
+def test_arguments_without_a_gradient_are_said_since_it_may_be_a_mistake(cli, project):
+    project.write("demo.py", CUTS)
+    run = cli("new", "demo.weighed", "--args", "[{ shape = [3] }, { shape = [3] }]")
+    assert "demo.weighed has gradients of argument 0 only: if another" in run.out
+    assert "backward = [0]  # the others: no output requires grad" in (project.folder / "specs/demo.toml").read_text()
+
+
 class TestEndings:
     """What ends a probe is told apart: an exception of the operator, one of opcheck, a signal, a status."""
 
