@@ -136,12 +136,16 @@ def _copy(tensor: Tensor) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
-def tensors_among(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors among the arguments of a call, each with its name in messages."""
-    for index, item in (*enumerate(args), *kwargs.items()):
+def tensors_among(args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors among the arguments of a call, each with its name in messages.
+
+    names: the names of the positional parameters, as far as they are known.
+    """
+    positional = [(names[index] if index < len(names) else str(index), item) for index, item in enumerate(args)]
+    for name, item in (*positional, *kwargs.items()):
         for path, part in leaves_of(item):
             if isinstance(part, Tensor):
-                yield from plain(f"argument {index}{path}", part)
+                yield from plain(f"argument {name}{path}", part)
 
 
 def is_strided(subject: Subject) -> bool:

@@ -227,7 +227,8 @@ def _batching(point: Point, mode: Mode, directions: Tensor, what: str) -> Disagr
         return None
     batched = tried(lambda: point.vmapped(mode, directions))
     if isinstance(batched, Exception):
-        return Disagreement(f"While computing batched gradients, got: {message_of(batched)}", "refused")
+        text = f"While computing batched gradients, got: {message_of(batched)}"
+        return Disagreement(text, "refused", cause=batched)
     expected = _instead_of(batched, point, mode, directions, 1e-5, 1e-8)
     if expected is None:
         return None

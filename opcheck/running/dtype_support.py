@@ -44,7 +44,7 @@ class Support:
     in_place: bool = False
     """Whether the operator returns its first argument: torch rejects in-place calls on leaves that require grad."""
     why: str = ""
-    """The exception by which the operator refuses the dtype, in one line; otherwise empty."""
+    """The exception by which the operator refuses the dtype, or inputs that require grad, in one line; or empty."""
 
 
 def with_common_cause(outcome: Outcome, context: Context) -> Outcome:
@@ -105,7 +105,9 @@ def _cause(context: Context) -> str:
     if "inplace" in entries:
         reasons.append("it returns its first argument, and refuses one that requires grad")
     elif bare:
-        reasons.append("no output requires grad" + (f" in {', '.join(bare)}" if pulled else ""))
+        why = support_of[bare[0]].why
+        reason = f"it refuses inputs that require grad ({why})" if why else "no output requires grad"
+        reasons.append(reason + (f" in {', '.join(bare)}" if pulled else ""))
     document, span = case.operator.document, case.operator.span
     place = f"{document.file}:{span.line}:{span.column}: " if document.text else ""
     return f"{place}{case.operator.id}: write {_written(case, entries)}: {', and '.join(reasons)}"
@@ -141,20 +143,21 @@ def _support(context: Context, dtype: str) -> Support:
             continue
         if not telling:
             continue
-        if not differentiable or _has_graph(replace(context, requires_grad=True), sample):
+        has_graph = differentiable and tried(
+            partial(_has_graph, replace(context, requires_grad=True), sample), in_any_memory=True
+        )
+        if not differentiable or has_graph is True:
             return Support("works")
         has_tangent = support.has_tangent or tried(partial(has_tangents, subject)) is True
-        support = Support("has no graph", has_tangent, in_place=_returns_first(subject))
+        why = one_line(has_graph) if isinstance(has_graph, Exception) else ""
+        support = Support("has no graph", has_tangent, _returns_first(subject), why)
     return support
 
 
 def _has_graph(context: Context, sample: Sample) -> bool:
-    """Return whether an output requires grad: false if the operator raises, true if the sample has no leaves."""
+    """Return whether an output requires grad; true if there are no leaves. Passes on exceptions of the operator."""
     subject = context.subject(sample)
-    try:
-        return not subject.leaves or subject.output_info.requires_grad
-    except Exception:
-        return False
+    return not subject.leaves or subject.output_info.requires_grad
 
 
 def _returns_first(subject: Subject) -> bool:

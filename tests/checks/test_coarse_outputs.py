@@ -59,6 +59,13 @@ def test_what_is_computed_in_single_precision_is_not_called_wrong_in_double(outc
     assert outcome.fields["remedy"] == {"key": "dtypes.forward", "write": f"-{dtype}"}
 
 
+def test_a_second_derivative_of_a_coarse_gradient_does_not_blame_the_dtype(outcomes):
+    (outcome,) = outcomes(spec("gradient_in_single", ""), checks=("rev_over_rev",), dtypes=("float64",)).values()
+    assert outcome.outcome == "inconclusive"
+    assert "let the first derivative compute in float64, or state tolerance.eps" in outcome.message
+    assert "remedy" not in outcome.fields
+
+
 def test_terms_that_cancel_have_the_rounding_of_what_they_were(outcomes):
     text = spec("beyond_one_in_single", "").replace("shape = [2, 3]", "shape = [2, 3], low = 1, high = 1.001")
     (outcome,) = outcomes(text, checks=("backward",), dtypes=("float64",)).values()

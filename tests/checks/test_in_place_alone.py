@@ -62,3 +62,9 @@ def test_a_batch_is_written_only_into_what_has_a_batch(outcomes):
     text = spec("torch.Tensor.eq_").replace("[2, 3] }]", "[2, 3] }, { shape = [3] }]", 1)
     (outcome,) = outcomes(text, checks=("vmap",), dtypes=("float64",)).values()
     assert outcome.outcome == "passed", outcome.message
+
+
+def test_the_message_says_how_an_operator_refuses_inputs_that_require_grad(outcomes):
+    text = spec("operators.faulty.counts_in_its_second_", "").replace("[2, 3] }]", "[2, 3] }, { shape = [2, 3] }]")
+    (outcome,) = outcomes(text, checks=("backward",), dtypes=("float64",)).values()
+    assert "it refuses inputs that require grad (RuntimeError: a leaf Variable that requires grad" in outcome.message

@@ -29,7 +29,7 @@ def test_a_wrong_gradient_of_a_part_is_found(verdict_of):
 def test_a_write_to_a_nested_argument_is_found(verdict_of):
     outcome = verdict_of("operators.results.overwritten_rows", "purity", keys=KEYS, samples=ROWS)
     assert outcome.outcome == "failed"
-    assert "argument 0[1]" in outcome.reason
+    assert "argument nested[1]" in outcome.reason
 
 
 def test_so_are_those_of_the_jagged_layout(verdict_of):

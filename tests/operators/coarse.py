@@ -373,6 +373,22 @@ class SquareInSingleWrong(SquareInSingle):
 square_in_single, square_in_single_wrong = SquareInSingle.apply, SquareInSingleWrong.apply
 
 
+class GradientInSingle(SquareInSingle):
+    """sin(x), whose gradient is computed in single precision."""
+
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @classmethod
+    def backward(cls, ctx, v):
+        (x,) = ctx.saved_tensors
+        return (in_single(v) * in_single(x).cos()).to(x.dtype)
+
+
+gradient_in_single = GradientInSingle.apply
+
+
 class GateInSingle(SquareInSingle):
     """x sigmoid(x) ** 2, of which only the sigmoid is computed in single precision; its derivative in full."""
 

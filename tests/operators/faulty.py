@@ -237,6 +237,12 @@ def square_out_of_place_(x: Tensor) -> Tensor:
     return x * x
 
 
+def counts_in_its_second_(x: Tensor, count: Tensor) -> Tensor:
+    """Writes to an argument that is not the first one."""
+    count.add_(1)
+    return x * count
+
+
 class UnmarkedDouble(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

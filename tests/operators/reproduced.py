@@ -198,6 +198,7 @@ def named(x):
     return {"loss": twice(x).sum(), "kept": x + 1}
 
 
+raises_of_a_batch = _square(lambda grad, slope, x: grad * slope if not WRONG or grad.abs().sum() >= 0 else grad)
 tail = _square(lambda grad, slope, x: grad * slope * (2 if WRONG and x.numel() > 8 else 1))
 pushed_once = _square(lambda grad, slope, x: grad * slope, lambda x, t: 2 * (x.detach() if WRONG else x) * t)
 
@@ -248,14 +249,21 @@ WRONG_IN = (
     ("aliased", "aliasing"), ("batched", "vmap"), ("batched_wrong", "batched_grad"), ("broadcast", "backward"),
     ("casts", "context"), ("clipped", "linearity"), ("conjugated", "backward"), ("cut", "detached"),
     ("cut_with_a_name", "detached"), ("drawn_again", "backward"),
-    ("depends_on_grad_mode", "context"), ("impure", "purity"), ("lazy", "needs_input_grad"), ("named", "backward"),
-    ("noisy", "backward"), ("pushed_again", "fwd_over_rev"), ("once_right", "rev_over_rev"),
+    ("depends_on_grad_mode", "context"), ("impure", "purity"), ("lazy", "needs_input_grad"),
+    ("named", "backward"), ("raises_of_a_batch", "batched_grad"), ("noisy", "backward"),
+    ("pushed_again", "fwd_over_rev"), ("once_right", "rev_over_rev"),
     ("pushed_once", "rev_over_fwd"), ("pushed_wrong", "forward_ad"), ("raises", "backward"),
     ("raises_in_inference", "context"), ("raises_of_transposed", "linearity"), ("random", "nondeterminism"),
     ("reinterpreted", "linearity"), ("remembers", "context"), ("Scaled", "backward"), ("square_", "backward"),
     ("strided", "backward"), ("tail", "derived"), ("twice", "backward"), ("writes", "purity"),
 )  # fmt: skip
 """Each with a check that objects to it."""
+
+RAISED = {
+    **dict.fromkeys(("raises", "raises_in_inference", "raises_of_transposed"), "IndexError: tuple index out of range"),
+    "raises_of_a_batch": "RuntimeError: vmap: It looks like you're attempting",
+}
+"""What those raise that do not merely give wrong numbers."""
 
 INPUTS = {"broadcast": "{ shape = [2, 3] }, { shape = [3] }", "lazy": "{ shape = [2, 3] }, { shape = [2, 3] }"}
 INPUTS["aliased"] = INPUTS["lazy"]

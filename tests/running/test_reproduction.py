@@ -77,7 +77,7 @@ def test_a_script_fails_as_long_as_the_operator_is_wrong(name, check, dtype, out
     outcome = outcome_of(name, check, dtype)
     script = outcome.fields["reproduction"]
     assert f"```python\n{script}```" in outcome.message
-    wanted = "IndexError: tuple index out of range" if name.startswith("raises") else "AssertionError: "
+    wanted = wrong.RAISED.get(name, "AssertionError: ")
     ((status, said),) = runs
     assert (status, [line.startswith(wanted) for line in said.splitlines()].count(True)) == (1, 1), said
     assert executed(WITHOUT_OPCHECK + script, library[1]) == (0, ""), script

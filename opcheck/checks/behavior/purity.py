@@ -54,16 +54,16 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     subject = subject.bare
     inputs = subject.context.realize(subject.sample)  # new tensors, which no call has used
     held = [*captured(subject.function.operator)]
-    names = {name for name, _ in held}
+    names, parameters = {name for name, _ in held}, subject.context.parameters
     args, kwargs = inputs.fill(results_like(copies(inputs.leaves)))  # non-leaf inputs, as in a network
-    watched = [Watched.of(*named) for named in tensors_among(args, kwargs)]
+    watched = [Watched.of(*named) for named in tensors_among(args, kwargs, parameters)]
     verdict, _ = _unseeded(subject, "forward", lambda: subject.function.called(args, kwargs))
     yield verdict
     yield _unchanged("forward", watched, names)
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
     for leaf in leaves if is_strided(subject) else ():
         leaf.grad = torch.zeros_like(leaf)  # as if gradients were accumulated: an operator must not add to .grad
-    watched = [Watched.of(*named) for named in (*tensors_among(args, kwargs), *held)]
+    watched = [Watched.of(*named) for named in (*tensors_among(args, kwargs, parameters), *held)]
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     yield _unchanged("forward", watched, names)
     call = Call(leaves, tuple(y for y in outputs if y.requires_grad))

@@ -46,6 +46,7 @@ WITHOUT_A_GRAPH = ("backward", "forward_ad", "batched_forward_grad")
 
 
 OF_COARSE = "take {} out of dtypes.forward, or state tolerance.eps, atol and rtol as for float32"
+OF_COARSE_FIRST = "let the first derivative compute in {}, or state tolerance.eps, atol and rtol as for float32"
 MOST_LINES = 40
 """The maximum number of lines of an explanation that are shown."""
 INCONCLUSIVE = ("inconclusive", "coarse")
@@ -125,6 +126,8 @@ def _verdict_on(subject: Subject, disagreement: Disagreement) -> Verdict:
     rest = "\n".join(others[:MOST_LINES] + (["..."] if len(others) > MOST_LINES else []))
     if disagreement.kind == "coarse":
         dtype = subject.case.dtype
+        if "second_order" in kind.needs:  # of outputs that are coarse, the checks of first order say so
+            return inconclusive(title, OF_COARSE_FIRST.format(dtype))
         return inconclusive(title, OF_COARSE.format(dtype), **remedy("dtypes.forward", f"-{dtype}"))
     if disagreement.kind == "inconclusive":
         return inconclusive(title, rest)
