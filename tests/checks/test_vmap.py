@@ -8,9 +8,9 @@ from operators.partial import Product
     ("wrong_for", "outcome", "words"),
     [
         ((), "passed", ""),
-        ((True, True), "failed", "batched over inputs [0, 1]"),
-        ((True, False), "failed", "batched over inputs [0]"),
-        ((False, True), "failed", "batched over inputs [1]"),
+        ((True, True), "failed", "batched over x, y"),
+        ((True, False), "failed", "batched over x\n"),
+        ((False, True), "failed", "batched over y\n"),
     ],
 )
 def test_a_batching_rule_must_be_right_whichever_inputs_are_batched(verdict_of, monkeypatch, wrong_for, outcome, words):
@@ -51,4 +51,4 @@ def test_where_it_takes_no_other_number_the_check_says_so(verdict_of):
 def test_a_batch_that_raises_is_named(verdict_of):
     found = verdict_of("operators.refusing.item", "vmap", samples="samples = [{ args = [{ shape = [3] }] }]")
     assert found.reason.startswith("vmap raised RuntimeError")
-    assert "batched over inputs [0]\n  if this is intended, set supports.vmap = false" in found.message
+    assert "batched over x\n  if this is intended, set supports.vmap = false" in found.message

@@ -115,7 +115,7 @@ def _along(subject: Subject, batch: Batch, turns: Sequence[int] = (0,), where: s
     function = torch.func.vmap(subject.function.__call__, in_dims=in_dims, randomness="same")
     code = IN_A_BATCH.format(chosen=list(chosen), rows=count, in_dims=in_dims, sign=batch.sign)
     got = tried(lambda: function(*batched))
-    how = "in a batch of one" if count == 1 else f"batched over inputs {list(chosen)}"
+    how = "in a batch of one" if count == 1 else f"batched over {', '.join(subject.leaf_names[k] for k in chosen)}"
     how += f" along {where}" if where else ""
     if isinstance(got, Exception):
         wrong = raised(subject, got)
