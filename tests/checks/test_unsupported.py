@@ -128,3 +128,11 @@ samples  = [{ args = [{ shape = [2] }] }]
     left_out = {"rev_over_rev_over_rev": "skipped"} if engine == "torch" else {}  # torch does not test third order
     assert {outcome.check: outcome.outcome for outcome in found.values() if outcome.outcome != "passed"} == left_out
     assert "operators.awkward.backward_of_the_old_form::unsupported[cpu-float64]" in found
+
+
+def test_what_no_operator_of_torch_library_can_do_is_to_be_expected(verdict_of):
+    keys = "registered = true\nsupports = { forward_ad = false, vmap = false }"
+    outcome = verdict_of("operators.registered.right_half", "unsupported", "float64", keys)
+    assert "forward_ad is disclaimed, but gives wrong numbers instead of an error" in outcome.reason
+    assert "torch.library cannot register a forward mode, and torch gives zeros: expect this failure" in outcome.message
+    assert "surrogate" not in outcome.message

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from opcheck.checks.calls import has_tangents
+from opcheck.checks.jacobian.compare import REMEDY
 from opcheck.checks.per_sample import answer, implementation, prepared, too_coarse, with_sample
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, remedy, untested
@@ -24,6 +25,12 @@ Answer = Literal["refused", "works", "wrong", "silent", "untried"]
 TESTED_ELSEWHERE = ("out", "outputs", "inplace_backward")
 """Disclaimed features that are not tried here: `variants` and `detached` test the first two, and only in-place variants
 have the third."""
+
+
+OF_LIBRARY = (
+    "torch.library cannot register a forward mode, and torch gives zeros: expect this failure, with "
+    'when = { check = "unsupported" } and outcome = "fail" in [[operator.expect]]'
+)
 
 
 def check(context: Context) -> Iterator[Verdict]:
@@ -104,7 +111,10 @@ def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
     meaning = _meaning(kind, verdict)
     if meaning == "wrong":
         title = f"unsupported: {feature} is disclaimed, but gives wrong numbers instead of an error"
-        return meaning, fails(title, "\n".join(filter(None, (verdict.title, verdict.detail))), feature=feature)
+        lines = [verdict.title, *(line for line in verdict.detail.splitlines() if line != REMEDY)]
+        if feature == "forward_ad" and subject.case.operator.spec.is_registered:
+            lines.append(OF_LIBRARY)
+        return meaning, fails(title, "\n".join(lines), feature=feature)
     if meaning == "silent":
         return meaning, inapplicable(verdict.title)
     return meaning, verdict if meaning == "untried" else HOLDS
