@@ -55,7 +55,11 @@ DIAGNOSES = [
         "the function is random: .*reseed = true makes",
         [LOST, MEMORY, FACTOR],
     ),
-    ("diagnosed.random_forward", "forward_ad", SHAPES, "the function is random: .*reseed = true makes", [LOST, DETACH]),
+    (
+        "diagnosed.random_forward", "forward_ad", SHAPES,
+        "the function is random: .*reseed = true makes",
+        [LOST, DETACH, "it looks like this", "surrogate"],
+    ),
     ("diagnosed.random_jvp", "forward_ad", SHAPES, "the jvp is random", [LOST, MEMORY, FACTOR]),
     (
         "faulty.second_order_lost", "rev_over_rev", SHAPES,

@@ -143,7 +143,8 @@ def _verdict_on(subject: Subject, disagreement: Disagreement) -> Verdict:
     title = f"{kind.name}: {random or _headline(kind.name, kind.claim)}"
     if any(finding.kind == "nan" for finding in disagreement.findings):
         title += f": {disagreement.worst[0].describe()}" if disagreement.worst else ""
-    lines = [disagreement.text, allowed, *([] if subject.function.stands_in else [REMEDY])]
+    lines = [line for line in disagreement.text.splitlines() if not random or random not in line]  # it is in the title
+    lines += [allowed, *([] if random or subject.function.stands_in else [REMEDY])]
     return fails(title, "\n".join(lines), **_fields(disagreement.mismatch, disagreement))
 
 
