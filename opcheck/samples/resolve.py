@@ -31,7 +31,6 @@ from types import (
 from typing import Any
 
 import torch
-from torch._ops import _OpNamespace
 from torch.nn import functional
 
 from opcheck.spec import allow_list
@@ -224,13 +223,9 @@ def _missing(path: str, parent: Any, parts: list[str], index: int, error: Except
     near = nearest(parts[index], [other for other in dir(parent) if not other.startswith("_")])
     hint = ".".join([*parts[:index], near, *parts[index + 1 :]]) if near else ""
     reason = "" if isinstance(error, AttributeError) else f" ({one_line(error)})"
-    if isinstance(parent, _OpNamespace) and not _is_registered_in(parent):
-        reason = "; no operator is there yet: list the module that registers them under imports"
+    if parts[:2] == ["torch", "ops"] and index == 3 and not near:
+        reason = "; list the module that registers it under imports"
     return Unresolved(f'"{path}": {".".join(parts[:index])} has no attribute "{parts[index]}"{reason}', hint)
-
-
-def _is_registered_in(namespace: _OpNamespace) -> bool:
-    return any(name.startswith(f"{namespace.name}::") for name in torch._C._dispatch_get_all_op_names())
 
 
 def import_module(name: str) -> ModuleType:

@@ -509,9 +509,8 @@ class TestMistakes:
 
     def test_operators_that_nobody_registered_are_missing(self) -> None:
         unregistered = str(refusal("torch.ops.nobody.registered", "torch", "nobody"))
-        assert 'torch.ops.nobody has no attribute "registered"; no operator is there yet: ' in unregistered
-        assert unregistered.endswith("list the module that registers them under imports")
-        assert str(refusal("torch.ops.aten.no_such_operator")).endswith('has no attribute "no_such_operator"')
+        assert unregistered.endswith('has no attribute "registered"; list the module that registers it under imports')
+        assert "has no attribute" in str(refusal("torch.ops.aten.no_such_operator"))
         assert "has no attribute" in str(refusal("torch.ops.aten.sin.no_such_overload"))
 
     def test_a_module_that_does_not_exist_is_named(self) -> None:
