@@ -36,6 +36,7 @@ from opcheck.planning.kinds import check_kinds
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.samples.surrogate import Unlike
 from opcheck.spec.checks import CheckKind
+from opcheck.spec.document import shown
 from opcheck.spec.library import Sample
 from opcheck.text import class_of, one_line
 
@@ -257,14 +258,12 @@ def _place_of(error: BaseException) -> str:
 
     The lines of torch, of the standard library and of opcheck, which call the operator or which it calls, do not count.
     """
-    frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    frames = ((frame.f_code, line) for frame, line in walk_tb(error.__traceback__))
     own = [(code, line) for code, line in frames if not _is_around(code.co_filename)]
     if not own:
         return ""
     code, line = own[-1]
-    file = Path(code.co_filename)
-    here = Path.cwd()
-    return f"{file.relative_to(here) if file.is_relative_to(here) else file}:{line}, in {code.co_name}"
+    return f"{shown(Path(code.co_filename))}:{line}, in {code.co_name}"
 
 
 def _is_around(file: str) -> bool:
@@ -272,5 +271,5 @@ def _is_around(file: str) -> bool:
     return file.startswith(("<", *AROUND)) or (file.startswith(STDLIB) and not is_installed)
 
 
-AROUND = (PACKAGE, f"{Path(torch.__file__).resolve().parent}{os.sep}")
+AROUND = (PACKAGE, f"{Path(torch.__file__).parent}{os.sep}")
 STDLIB = f"{sysconfig.get_path('stdlib')}{os.sep}"
