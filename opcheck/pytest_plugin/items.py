@@ -100,9 +100,10 @@ class CaseItem(pytest.Item):
         return float(seconds) if seconds else None
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show the message of the outcome, without a traceback."""
+        """Show the reason of the outcome, which pytest repeats in its summary, and the message, without a traceback."""
         if isinstance(excinfo.value, CaseFailed) and self.outcome is not None:
-            return printable(self.outcome.message or self.outcome.reason, lines=True, most=None)
+            parts = dict.fromkeys(filter(None, (self.outcome.reason, self.outcome.message)))
+            return printable("\n\n".join(parts), lines=True, most=None)
         if isinstance(excinfo.value, pytest.fail.Exception):  # a time-out: its traceback does not help
             return str(excinfo.value)
         shown = super().repr_failure(excinfo, style)

@@ -169,6 +169,12 @@ class TestRunning:
         assert "Traceback" not in run.out
         assert ".py:" not in run.out
 
+    def test_the_summary_of_pytest_gives_the_reason(self, plain_pytest, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "200")
+        run = plain_pytest("--opcheck-check", "backward", "specs/bad.toml")
+        wrong = "FAILED specs/bad.toml::demo.wrong::backward[cpu-float64] - backward: the reverse-mode Jacobian is not"
+        assert any(line.startswith(wrong) for line in run.out.splitlines()), run.out
+
     def test_what_failed_can_be_run_again(self, plain_pytest):
         options = ("specs", "--opcheck-check=backward", "-q")
         assert counts(plain_pytest(*options)) == "1 failed, 2 passed"
