@@ -88,7 +88,7 @@ class CaseItem(pytest.Item):
         if outcome.is_bad:
             # With --pdb, the debugger stops where the operator raised.
             cause = plugin.session.cause if self.config.option.usepdb else None
-            raise CaseFailed(outcome.reason).with_traceback(cause.__traceback__ if cause else None)
+            raise CaseFailed(outcome.headline).with_traceback(cause.__traceback__ if cause else None)
 
     @property
     def _limit(self) -> float | None:
@@ -102,7 +102,7 @@ class CaseItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show the reason of the outcome, which pytest repeats in its summary, and the message, without a traceback."""
         if isinstance(excinfo.value, CaseFailed) and self.outcome is not None:
-            parts = dict.fromkeys(filter(None, (self.outcome.reason, self.outcome.message)))
+            parts = dict.fromkeys(filter(None, (self.outcome.headline, self.outcome.message)))
             return printable("\n\n".join(parts), lines=True, most=None)
         if isinstance(excinfo.value, pytest.fail.Exception):  # a time-out: its traceback does not help
             return str(excinfo.value)

@@ -57,7 +57,7 @@ def _case(record: Outcome, name: str) -> Element:
     names = {"classname": xml_text(class_name(record.file)), "name": xml_text(name)}
     case = Element("testcase", {**names, "time": f"{record.seconds:.3f}"})
     if record.is_bad:
-        bad = SubElement(case, TAGS[record.outcome], {"message": xml_text(record.reason), "type": record.outcome})
+        bad = SubElement(case, TAGS[record.outcome], {"message": xml_text(record.headline), "type": record.outcome})
         bad.text = xml_text(record.message or record.reason)
     elif record.outcome in ("skipped", "xfailed"):
         kind = "pytest.skip" if record.outcome == "skipped" else "pytest.xfail"

@@ -75,7 +75,7 @@ def _failures(named: Iterable[tuple[Run, Mapping[str, str]]]) -> Iterator[str]:
 def _failure(failure: Failure, column: str, whole: bool) -> str:
     record = failure.record
     where = f" at {_code(f'{record.file}:{record.line}')}" if record.file else ""
-    lines = [f"{_code(record.id)} {record.outcome}{where} ({_text(column)}): {_text(record.reason)}"]
+    lines = [f"{_code(record.id)} {record.outcome}{where} ({_text(column)}): {_text(record.headline)}"]
     lines += [f"  {_text(line)}" for line in failure.followers()]
     if whole and record.message:
         fenced = _fenced(printable(shortened(record.message, LONGEST, LONGEST // 4), lines=True, most=None))

@@ -79,7 +79,7 @@ class TerminalReport:
         if record.is_bad and self._progress is not None and self._tells_failures:
             cause = spec_mistake_of(record)
             if not cause or cause not in self._causes:
-                self._line(record.outcome, f"{printable(record.id)}: {printable(cause or record.reason)}")
+                self._line(record.outcome, f"{printable(record.id)}: {printable(cause or record.headline)}")
             self._causes.add(cause)
         self._advance()
 

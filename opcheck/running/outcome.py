@@ -89,6 +89,14 @@ class Outcome:
         """Whether the outcome fails the run."""
         return self.outcome in BAD
 
+    @property
+    def headline(self) -> str:
+        """The reason and, if the failure has a diagnosis, its first finding, in one line."""
+        findings = self.fields.get("diagnosis")
+        first = findings[0] if isinstance(findings, list) and findings else None
+        text = str(first.get("text", "")) if isinstance(first, dict) else ""
+        return self.reason if text in self.reason else f"{self.reason}: {text}"
+
     def record(self) -> dict[str, Any]:
         """Return the outcome as plain data, for JSON and for other processes."""
         record: dict[str, Any] = _plain(vars(self))

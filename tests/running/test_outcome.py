@@ -24,6 +24,21 @@ def test_an_outcome_knows_whether_it_fails_a_run(case_of, kind):
     assert Outcome.of(case_of(), kind).is_bad == (kind not in ("passed", "skipped", "xfailed"))
 
 
+@pytest.mark.parametrize(
+    ("diagnosis", "headline"),
+    [
+        (None, "it is wrong"),
+        ([], "it is wrong"),
+        ([{"text": "a sign is lost"}, {"text": "and a factor"}], "it is wrong: a sign is lost"),
+        ([{"text": "is wrong"}], "it is wrong"),
+        ("of another program", "it is wrong"),
+        (["of another program"], "it is wrong"),
+    ],
+)
+def test_a_headline_has_the_first_finding_unless_the_reason_says_it(case_of, diagnosis, headline):
+    assert Outcome.of(case_of(), "failed", "it is wrong", diagnosis=diagnosis).headline == headline
+
+
 def test_a_record_is_plain_data(case_of):
     fields = {
         "row": 1, "worst": math.nan, "bound": -math.inf, "error": 0.5, "ok": True, "none": None,
