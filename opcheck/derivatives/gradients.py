@@ -152,9 +152,6 @@ def memory_of_cotangents(
         plain = _instead_of(gradient, point, "reverse", values, rounding, rounding)
         if plain is None:
             continue
-        again = vector(vjp(point.graph(), point.leaves, tuple(map(memory.make, cotangents))))
-        if not same(again, gradient, rounding, rounding):
-            continue  # it is random, or earlier passes have spoiled the graph: memory is not the reason
         off = (gradient - plain).abs().nan_to_num(nan=float("inf"))
         leaf = Names.of(point.function, request).leaves[located(int(off.argmax()), point.leaves)[0]]
         text = (

@@ -111,29 +111,6 @@ def test_the_memory_of_cotangents_belongs_to_backward_alone(dtype, fast_mode):
     assert check_claim("nondeterminism", asked) is None
 
 
-class WrongOnce(torch.autograd.Function):
-    """Twice its input. The first call of backward is wrong."""
-
-    calls = 0
-
-    @staticmethod
-    def forward(ctx, x):
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx, v):
-        WrongOnce.calls += 1
-        return (3 if WrongOnce.calls == 1 else 2) * v
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, COMPLEX], ids=["real", "complex"])
-def test_a_pass_that_is_wrong_by_chance_is_not_blamed_on_the_memory_of_the_cotangent(dtype):
-    request = Request(lambda x: (WrongOnce.apply(x),), (leaf(2, 3, dtype=dtype),), DOUBLE)
-    point, WrongOnce.calls = Point.of(request), 0
-    assert memory_of_cotangents(point, request) is None
-    assert WrongOnce.calls > 3
-
-
 def test_nothing_is_called_where_no_memory_of_cotangents_applies():
     function = Counted(lambda x: (x.sin(),))
     asked = Request(function, (leaf(3),), DOUBLE)

@@ -67,7 +67,7 @@ def entropy(p):
 
 
 def aborts(x):
-    if x.dim() == 2:
+    if x.dim() > 1:
         os.abort()
     return 2 * x
 
