@@ -50,12 +50,16 @@ def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
     for missing in subsets(len(outputs)):
         gradient = tried(partial(_vjp_without, point, missing))
         if isinstance(gradient, Exception):
-            said = f"backward raised {class_of(gradient)}: {message_of(gradient)}"
-            return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}", "refused", cause=gradient)
+            said = f"{_cotangents(missing, point, request)} undefined: backward {_raised(gradient)}"
+            return Disagreement(said, "refused", cause=gradient)
         if not _is_for_zeros(gradient, without(probe(point.size[0]), missing, sizes), point, "reverse"):
             said = "the gradient differs from that for zeros; treat an undefined (None) cotangent as zeros"
             return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}")
     return None
+
+
+def _raised(error: Exception) -> str:
+    return f"raised {class_of(error)}: {message_of(error)}"
 
 
 def _cotangents(missing: Sequence[int], point: Point, request: Request) -> str:
@@ -74,13 +78,17 @@ def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
     for missing in range(len(leaves)):
         some = [None if k == missing else t for k, t in enumerate(tangents)]
         tangent = tried(partial(jvp, point.function, leaves, some))
-        what = f"{Names.of(point.function, request).leaves[missing]} has no tangent"
         if isinstance(tangent, Exception):
-            said = f"forward mode raised {class_of(tangent)}: {message_of(tangent)}"
-            return Disagreement(f"{what}: {said}", "refused", cause=tangent)
+            said = f"{_leaf(missing, point, request)} has no tangent: forward mode {_raised(tangent)}"
+            return Disagreement(said, "refused", cause=tangent)
         if not _is_for_zeros(vector(tangent), without(direction, [missing], sizes), point, "forward"):
-            return Disagreement(f"{what}: the tangent of the outputs differs from that for zeros; treat None as zeros")
+            said = "the tangent of the outputs differs from that for zeros; treat None as zeros"
+            return Disagreement(f"{_leaf(missing, point, request)} has no tangent: {said}")
     return None
+
+
+def _leaf(index: int, point: Point, request: Request) -> str:
+    return Names.of(point.function, request).leaves[index]
 
 
 def _is_for_zeros(derivative: Tensor, zeroed: Tensor, point: Point, mode: Mode) -> bool:
@@ -144,7 +152,7 @@ def memory_of_cotangents(
         values = vector(special)  # copied before the backward pass may write to the cotangents
         pulled = tried(partial(vjp, outputs, point.leaves, special))
         if isinstance(pulled, Exception):
-            said = f"backward for {memory.words.format('cotangent')} raised {class_of(pulled)}: {message_of(pulled)}"
+            said = f"backward for {memory.words.format('cotangent')} {_raised(pulled)}"
             return Disagreement(said, "refused", memory=name, cause=pulled)
         gradient = vector(pulled)
         if memory.keeps and same(gradient, point.product("reverse"), rounding, rounding):
@@ -153,7 +161,7 @@ def memory_of_cotangents(
         if plain is None:
             continue
         off = (gradient - plain).abs().nan_to_num(nan=float("inf"))
-        leaf = Names.of(point.function, request).leaves[located(int(off.argmax()), point.leaves)[0]]
+        leaf = _leaf(located(int(off.argmax()), point.leaves)[0], point, request)
         text = (
             f"the gradient of {leaf} depends on the memory of the cotangent\n{memory.words.format('cotangent')} gives "
             f"one that is off by up to {float(off.max()):.4g} from that of a contiguous one with the same values"
@@ -200,8 +208,7 @@ def nondeterminism(point: Point, request: Request, repeats: int = REPEATS) -> Di
     for _ in range(repeats):
         again = tried(pulled)
         if isinstance(again, Exception):
-            said = f"{class_of(again)}: {message_of(again)}"
-            return Disagreement(f"another backward pass on the same graph raised {said}\n{KEPT}", cause=again)
+            return Disagreement(f"another backward pass on the same graph {_raised(again)}\n{KEPT}", cause=again)
         off = deviation(first, again)
         if not off <= request.numbers.nondeterminism:
             return Disagreement(f"Backward is not reentrant: two backward passes differ by up to {off:.4g}")

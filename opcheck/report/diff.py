@@ -167,11 +167,8 @@ def _kind(old: Outcome | None, new: Outcome | None, slower: float | None) -> str
 
 
 def _why(record: Outcome) -> str:
-    """Return why a case failed: its reason, and the texts of the diagnosis."""
-    diagnosis = record.fields.get("diagnosis")
-    parts = diagnosis if isinstance(diagnosis, list) else []
-    texts = [str(part.get("text", "")) for part in parts if isinstance(part, dict)]
-    return "; ".join(text for text in (record.reason, *texts) if text)
+    """Return why a case failed: its reason, and the findings of the diagnosis."""
+    return "; ".join(filter(None, (record.reason, *record.findings)))
 
 
 def _reason(record: Outcome) -> str:

@@ -92,10 +92,15 @@ class Outcome:
     @property
     def headline(self) -> str:
         """The reason and, if the failure has a diagnosis, its first finding, in one line."""
-        findings = self.fields.get("diagnosis")
-        first = findings[0] if isinstance(findings, list) and findings else None
-        text = str(first.get("text", "")) if isinstance(first, dict) else ""
-        return self.reason if text in self.reason else f"{self.reason}: {text}"
+        first = next(iter(self.findings), "")
+        return self.reason if first in self.reason else f"{self.reason}: {first}"
+
+    @property
+    def findings(self) -> list[str]:
+        """The findings of the diagnosis, in words; empty if there is none."""
+        diagnosis = self.fields.get("diagnosis")
+        parts = diagnosis if isinstance(diagnosis, list) else []
+        return [str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text")]
 
     def record(self) -> dict[str, Any]:
         """Return the outcome as plain data, for JSON and for other processes."""
