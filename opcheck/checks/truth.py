@@ -45,18 +45,28 @@ class Truth:
 
         The perturbed results show how far rounding errors of the inputs move the result.
 
-        call: calls a subject and returns the results. Its second argument is the function that perturbs tensors, which
-        is applied to the inputs of the subject already; `call` applies it to other inputs, such as cotangents.
+        call: see `perturbed`.
         """
-
-        def at(move: Moved) -> T:
-            own = self.subject
-            changed = own.inputs.changed(lambda item: move(item) if isinstance(item, Tensor) else item)
-            inputs = replace(changed, leaves=tuple(map(move, changed.leaves)))
-            return call(replace(own, inputs=inputs, function=replace(own.function, inputs=inputs), memo=Memo()), move)
-
         terms = sum(map(real_size, self.subject.inputs.tensors()))
-        return Computation(at, self.subject.context.dtype, terms, 2 if self.is_rounded else 1)
+        return Computation(
+            perturbed(self.subject, call), self.subject.context.dtype, terms, 2 if self.is_rounded else 1
+        )
+
+
+def perturbed(subject: Subject, call: Callable[[Subject, Moved], T]) -> Callable[[Moved], T]:
+    """Return a function that returns the results of `call` at perturbed inputs.
+
+    call: calls a subject and returns the results. Its second argument is the function that perturbs tensors, which is
+        applied to the inputs of the subject already; `call` applies it to other inputs, such as cotangents.
+    """
+
+    def at(move: Moved) -> T:
+        changed = subject.inputs.changed(lambda item: move(item) if isinstance(item, Tensor) else item)
+        inputs = replace(changed, leaves=tuple(map(move, changed.leaves)))
+        function = replace(subject.function, inputs=inputs)
+        return call(replace(subject, inputs=inputs, function=function, memo=Memo()), move)
+
+    return at
 
 
 def truth_of(subject: Subject) -> Truth | None:

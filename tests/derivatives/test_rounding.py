@@ -1,5 +1,6 @@
 """The bound on rounding errors, against closed forms and against errors as they happen."""
 
+from itertools import cycle
 from math import sqrt
 
 import pytest
@@ -203,6 +204,34 @@ class TestComputation:
         x = torch.ones(2, dtype=torch.float64)
         assert self.deviation(strict, x, torch.bfloat16, torch.tensor([3.0, 3.0]).bfloat16()) is None
         assert self.deviation(strict, x, torch.bfloat16, torch.tensor([3.0, 3.5]).bfloat16()) is not None
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64])
+    @pytest.mark.parametrize(
+        ("times", "signs", "holds"), [(1.2, (1, -1), True), (1.2, (1, 1), False), (2.5, (1, -1), False)]
+    )
+    def test_an_error_by_chance_averages_out_nearby(self, dtype, times, signs, holds):
+        wide = torch.complex128 if dtype.is_complex else torch.float64
+        x = torch.linspace(0.5, 2, 4, dtype=wide).to(dtype).to(wide)
+        bound = 7 * rounding_unit(dtype) * (64 if dtype.is_complex else 1)  # of a well-conditioned entry
+        each = cycle(signs)
+        seen = {"exact": [], "tested": []}
+
+        def exact(move):
+            seen["exact"].append(move(x))
+            return (-seen["exact"][-1],)
+
+        def tested(move):
+            moved = move(x)
+            seen["tested"].append(moved.to(dtype).to(wide))
+            return (-moved * (1 + next(each) * times * bound * torch.tensor([1.0, -1.0, 1.0, -1.0])),)
+
+        got = tested(lambda tensor: tensor)
+        deviation = Computation(exact, dtype, terms=4).deviation(tuple, got, ("y",), None, tested)
+        assert (deviation is None) == holds
+        if times < 2:  # both computations have the same numbers, which the dtype can represent
+            assert all(map(torch.equal, seen["exact"][-8:], seen["tested"][-8:]))
+        assert Computation(exact, dtype, terms=4).deviation(tuple, got, ("y",)) is not None
+        assert Computation(exact, dtype, terms=4).deviation(tuple, got, ("y",), (0.0, bound), tested) is not None
 
     def test_if_both_sides_are_rounded_twice_as_much_is_allowed(self):
         x = torch.tensor([1.0], dtype=torch.float64)

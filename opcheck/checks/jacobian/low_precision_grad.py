@@ -13,7 +13,7 @@ result as a whole may be off by a multiple of the bound (`FAR_OFF`): a kernel ha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import itemgetter
@@ -35,12 +35,13 @@ from opcheck.checks.truth import (
     by_reference,
     first_order,
     names_of_parts,
+    perturbed,
     truth_of,
 )
 from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, combine, fails, refused_in, remedy, untested
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
-from opcheck.derivatives.rounding import Computation, mismatch, rounding_unit
+from opcheck.derivatives.rounding import Computation, Moved, mismatch, rounding_unit
 from opcheck.planning.case import Case
 from opcheck.samples.derive import Derived, smallest
 from opcheck.spec.dtypes import double_of
@@ -69,8 +70,14 @@ class Exact:
     @cached_property
     def computation(self) -> Computation[Parts]:
         """The exact results, and their change if the inputs are rounded."""
-        cotangents, tangents = _wide(self.cotangents), _wide(self.tangents)
-        return self.truth.computation(lambda own, move: first_order(own, map(move, cotangents), [*map(move, tangents)]))
+        return self.truth.computation(self._first_order)
+
+    def perturbed(self, subject: Subject) -> Callable[[Moved], Parts]:
+        """Return a function that returns the results of an operator, with perturbed inputs, cotangents and tangents."""
+        return perturbed(subject, self._first_order)
+
+    def _first_order(self, subject: Subject, move: Moved) -> Parts:
+        return first_order(subject, map(move, _wide(self.cotangents)), [*map(move, _wide(self.tangents))])
 
     def likewise(self, subject: Subject) -> Parts | Exception:
         """Return the results of an operator for the same cotangents and tangents, or the exception that it raises."""
@@ -158,7 +165,8 @@ def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict)
 
     sample, words = smallest(one, made.written, look, "wrong")
     again = said(sample)
-    wrong = again if isinstance(again, Verdict) else wrong
+    if isinstance(again, Verdict):
+        wrong = replace(wrong, realized=again.realized)  # the longer sum shows more clearly how much is lost
     return at_derived(one, wrong, subject.check, sample, words, OF_ONE_SIGN)
 
 
@@ -271,7 +279,8 @@ def _verdicts(subject: Subject, exact: Exact, got: Parts, reference: Parts | Non
     for part, right in exact.computation.right.items():
         if why := mismatch(got[part], right, named[part]):
             yield fails(f"low_precision_grad: other shapes than those of {source}: {why}")
-        off = exact.computation.deviation(itemgetter(part), got[part], named[part], _stated(case))
+        tested = exact.perturbed(subject)
+        off = exact.computation.deviation(itemgetter(part), got[part], named[part], _stated(case), tested)
         if off is not None:
             lines = [*off.lines(), f"compared with {source}, for the same numbers"]
             yield fails(f"low_precision_grad: in {case.dtype}, {off.headline()}", "\n".join(lines))

@@ -16,7 +16,7 @@ from torch import Tensor
 from opcheck.checks.calls import Tensors, push, recorded, require, tangents_of
 from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Subject
-from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, values_of
+from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, perturbed, values_of
 from opcheck.checks.verdict import Verdict, cannot, fails, noted, remedy
 from opcheck.derivatives import tried
 from opcheck.derivatives.rounding import Moved
@@ -71,7 +71,11 @@ def _compared(
             return fails(f"device_consistency: {name} {difference}")
         here, there = _strides(one), _strides(other)
         notes += [f"{name} has the strides {here}, on the CPU {there}"] if here != there else []
-    off = None if subject.function.seed is not None else computation.deviation(tuple, got, names)
+    off = (
+        None
+        if subject.function.seed is not None
+        else computation.deviation(tuple, got, names, tested=perturbed(subject, call))
+    )
     if off is None:
         return noted(notes)
     title = f"device_consistency: results differ from those on the CPU for the same inputs: {off.headline()}"
