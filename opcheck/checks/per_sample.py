@@ -46,10 +46,15 @@ first failure counts.
 """
 Judge = Callable[[Subject], Answer]
 """A function that tests the claim of a check at one sample."""
-Refusal = Callable[[str], Verdict]
-"""A function that returns the verdict if the operator refuses a sample. Its argument is the message."""
+Refusal = Callable[[Subject, str], Verdict]
+"""A function that returns the verdict if the operator refuses a sample, from the operator at it and the message."""
 Check = Callable[[Context], Iterator[Verdict]]
 """A function that judges a case. It yields a verdict for each sample, and possibly verdicts on the case as a whole."""
+
+
+def _refused(_: Subject, why: str) -> Verdict:
+    """Return an error: a sample that the operator refuses tests no claim."""
+    return cannot(why)
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class PerSample:
     judge: Judge
     derivative: bool = True
     """Whether the check needs finite differences, and tensors to differentiate with respect to."""
-    refusal: Refusal = cannot
+    refusal: Refusal = _refused
     """The function that returns the verdict if the operator refuses a sample."""
     tests: str = "the claim"
     """The object of the error message "no sample tests ...", as in "a gradient"."""
@@ -130,7 +135,7 @@ def too_coarse(context: Context) -> Verdict:
 ADD_A_SAMPLE = "add a sample that tests it, or set its key in supports to false, or remove the dtype from dtypes"
 
 
-def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusal = cannot) -> Subject | Verdict:
+def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusal = _refused) -> Subject | Verdict:
     """Make the tensors of a sample and call the operator once. Return the subject, or a verdict if that fails."""
     try:
         subject = context.subject(sample)
@@ -153,7 +158,7 @@ def _obstacle(subject: Subject, derivative: bool, refusal: Refusal) -> Verdict |
     except NO_REFUSAL as error:
         return out_of_memory(error)
     except Exception as error:
-        return replace(refusal(f"the operator refuses the sample: {one_line(error)}"), cause=error)
+        return replace(refusal(subject, f"the operator refuses the sample: {one_line(error)}"), cause=error)
     unusable = tried(lambda: subject.function.surrogate) if derivative else None
     if not isinstance(unusable, Exception):
         return None

@@ -33,7 +33,7 @@ def failures_by_cause(records: Iterable[Outcome]) -> list[Failure]:
     cases = {_case(record, record.check): record for record in bad}
     groups: defaultdict[Cause, list[Outcome]] = defaultdict(list)
     for record in bad:
-        groups[_cause(record, cases)].append(record)
+        groups[cause_of(record, cases)].append(record)
     failures = []
     for own in groups.values():
         first = next((one for one in own if spec_mistake_of(one) or one.outcome != "blocked"), own[0])
@@ -47,7 +47,7 @@ def spec_mistake_of(record: Outcome) -> str:
     return str(record.fields.get("cause", ""))
 
 
-def _cause(record: Outcome, cases: Mapping[Cause, Outcome], seen: frozenset[Cause] = frozenset()) -> Cause:
+def cause_of(record: Outcome, cases: Mapping[Cause, Outcome], seen: frozenset[Cause] = frozenset()) -> Cause:
     """Return a key of the cause of a failure.
 
     Errors of an operator with the same reason have the same cause, whatever the check. So have failures by the same
@@ -59,7 +59,7 @@ def _cause(record: Outcome, cases: Mapping[Cause, Outcome], seen: frozenset[Caus
     if record.outcome == "blocked":
         blocker = _case(record, str(record.fields.get("blocked_by", "")))
         is_known = blocker in cases and blocker not in seen
-        return _cause(cases[blocker], cases, seen | {blocker}) if is_known else ("blocked", *blocker)
+        return cause_of(cases[blocker], cases, seen | {blocker}) if is_known else ("blocked", *blocker)
     if record.outcome == "error":
         return "error", record.operator, record.reason
     raised, remedy = record.fields.get("raised"), record.fields.get("remedy")

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from opcheck.report.causes import failures_by_cause, spec_mistake_of
+from opcheck.report.causes import Cause, cause_of, failures_by_cause, spec_mistake_of
 from opcheck.report.remarks import note_lines
 from opcheck.running.outcome import KINDS, Outcome
 from opcheck.text import counted, printable
@@ -49,15 +49,15 @@ class TerminalReport:
     """Shows a run on a console."""
 
     def __init__(self, console: Console, tells_failures: bool = True) -> None:
-        """Create a report. tells_failures: whether to print a line for each failure at once."""
+        """Create a report. tells_failures: whether to print a line for each cause of failures at once."""
         self.console = console
         self._tells_failures = tells_failures
         self.records: list[Outcome] = []
         self._counts: Counter[str] = Counter()
         self._progress: Progress | None = None
         self._shown_at = 0.0
-        self._causes: set[str] = set()
-        """The causes that have been printed already: see `spec_mistake_of`."""
+        self._causes: set[Cause] = set()
+        """The causes that have been printed already."""
 
     def start(self, total: int) -> None:
         """Start a run of `total` cases."""
@@ -77,9 +77,10 @@ class TerminalReport:
         self.records.append(record)
         self._counts[record.outcome] += 1
         if record.is_bad and self._progress is not None and self._tells_failures:
-            cause = spec_mistake_of(record)
-            if not cause or cause not in self._causes:
-                self._line(record.outcome, f"{printable(record.id)}: {printable(cause or record.headline)}")
+            cause = cause_of(record, {})
+            if cause not in self._causes:
+                text = spec_mistake_of(record) or record.headline
+                self._line(record.outcome, f"{printable(record.id)}: {printable(text)}")
             self._causes.add(cause)
         self._advance()
 

@@ -37,6 +37,17 @@ def test_a_claimed_dtype_that_is_refused_fails(outcomes, extra):
     assert {name for name, outcome in found.items() if outcome.outcome != "passed"} == {extra}
 
 
+def test_a_sample_that_no_claimed_dtype_accepts_is_an_error_as_in_other_checks(outcomes):
+    bad, good = ("{ args = [{ shape = [2, 3] }, { shape = %s }] }" % shape for shape in ("[2, 3]", "[3, 2]"))
+    samples = f"samples = [{bad}, {good}]"
+    found = outcomes(
+        f'[[operator]]\nname = "torch.mm"\ndtypes = "floating"\n{samples}\n', checks=("dtypes", "backward")
+    )
+    assert {outcome.outcome for outcome in found.values()} == {"error"}
+    assert len({outcome.reason for outcome in found.values()}) == 1  # so that reports show it once
+    assert not any("dtypes.forward" in outcome.message for outcome in found.values())
+
+
 def test_a_backward_that_works_but_is_not_claimed_fails(outcomes):
     found = statuses(outcomes, "torch.sin", 'dtypes = { forward = ["all"], backward = ["floating"], exact = true }')
     assert {name for name, outcome in found.items() if outcome.outcome == "failed"} == {"complex64", "complex128"}

@@ -130,12 +130,15 @@ class TestAlone:
         assert "skipped 1 case: not now" in alone.out.splitlines()
         assert "xfailed 1 case: the slope is three" in alone.out.splitlines()
 
-    def test_each_bad_case_has_a_line_that_can_be_searched_for(self, alone):
+    def test_each_cause_has_a_line_that_names_its_first_case(self, alone):
         bad = ("error", "xpassed")
-        lines = alone.out.splitlines()
+        lines, causes = alone.out.splitlines(), set()
         for name, outcome in EXPECTED.items():
-            line = f"{outcome} {name}: {alone.records[name]['reason']}"
-            assert lines.count(line) == (1 if outcome in bad else 0)
+            reason = alone.records[name]["reason"]
+            cause = (name.partition("::")[0], reason)
+            line = f"{outcome} {name}: {reason}"
+            assert lines.count(line) == (1 if outcome in bad and cause not in causes else 0)
+            causes.add(cause)
 
     def test_no_traceback_is_shown(self, alone):
         assert "Traceback" not in alone.out + alone.err

@@ -64,6 +64,20 @@ def test_a_bad_case_is_told_at_once_on_one_line_however_long(report):
     assert shown(report)[0] == "failed torch.x1::backward[cpu-float64]: wrong [bold]by[/] " + "far " * 50 + "away"
 
 
+def test_one_cause_is_told_once(report):
+    report.start(4)
+    refused = "the operator refuses the sample: ValueError: no"
+    for check in ("backward", "forward_ad"):
+        report.add(record(1, "error", refused, check=check, id=f"torch.x1::{check}[cpu-float64]"))
+    report.add(record(1, "error", "another", check="vmap", id="torch.x1::vmap[cpu-float64]"))
+    report.add(record(2, "error", refused))
+    assert shown(report) == [
+        f"error torch.x1::backward[cpu-float64]: {refused}",
+        "error torch.x1::vmap[cpu-float64]: another",
+        f"error torch.x2::backward[cpu-float64]: {refused}",
+    ]
+
+
 @pytest.mark.parametrize("outcome", ["failed", "error", "xpassed", "inconclusive"])
 def test_messages_of_bad_cases_are_shown(report, outcome):
     report.add(record(1, outcome, "why", "line one\n  [line] two"))

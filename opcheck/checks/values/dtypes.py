@@ -33,11 +33,25 @@ def check(context: Context) -> Iterator[Verdict]:
     forward = context if dtype in claims.backward else replace(context, requires_grad=False)
     backward = claims.supports.backward is not False and dtype in claims.backward
     judge, tests = (_values_and_gradients, "the claim about backward") if backward else (_values, "the claim")
-    # In other checks a refused sample is an error. Here it is a failure: the claim is that the dtype is accepted.
-    refusal = partial(refused_in, "dtypes", dtype, "forward")
-    yield from PerSample(judge, derivative=False, refusal=refusal, tests=tests)(forward)
+    yield from PerSample(judge, derivative=False, refusal=_refused_sample, tests=tests)(forward)
     if claims.exact and claims.supports.backward and is_differentiable(dtype) and dtype not in claims.backward:
         yield _refused(context, "backward")
+
+
+def _refused_sample(subject: Subject, why: str) -> Verdict:
+    """Return a failure, since the claim is that the dtype is accepted; an error if no claimed dtype is accepted."""
+    dtype, claims = subject.case.dtype, subject.case.claims.forward
+    others = [other for other in claims if other != dtype and subject.sample.goes_with(other)]
+    if others and not any(_accepts(subject, other) for other in others):
+        return cannot(why)
+    return refused_in("dtypes", dtype, "forward", why)
+
+
+def _accepts(subject: Subject, dtype: str) -> bool:
+    """Return whether the operator accepts the sample in another dtype."""
+    context, sample = subject.context, subject.sample
+    outputs = tried(lambda: values_of(context.at(sample, context.realize(sample, finer=dtype))))
+    return not isinstance(outputs, Exception)
 
 
 def _values_and_gradients(subject: Subject) -> Verdict:
