@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -52,9 +53,22 @@ Check = Callable[[Context], Iterator[Verdict]]
 """A function that judges a case. It yields a verdict for each sample, and possibly verdicts on the case as a whole."""
 
 
-def _refused(_: Subject, why: str) -> Verdict:
-    """Return an error: a sample that the operator refuses tests no claim."""
-    return cannot(why)
+def refused_sample(_: Subject, why: str) -> Verdict:
+    """Return an error, with a hint if there is one: a sample that the operator refuses tests no claim."""
+    return cannot(why, next((hint for words, hint in HINTS if words.search(why)), ""))
+
+
+HINTS = (
+    (
+        re.compile(r"\b(int64|Long(Tensor)?|indices must be)\b"),
+        'a tensor of indices is written as { shape = [3], dtype = "int64", low = 0, high = 2 }',
+    ),
+    (
+        re.compile(r"missing \d+ required .*argument"),
+        "arguments are written in args, in order, or by name, as in kwargs = { dim = 1 }",
+    ),
+)
+"""Words of an exception by which an operator refuses a sample, each with a hint for the spec."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,7 @@ class PerSample:
     judge: Judge
     derivative: bool = True
     """Whether the check needs finite differences, and tensors to differentiate with respect to."""
-    refusal: Refusal = _refused
+    refusal: Refusal = refused_sample
     """The function that returns the verdict if the operator refuses a sample."""
     tests: str = "the claim"
     """The object of the error message "no sample tests ...", as in "a gradient"."""
@@ -135,7 +149,9 @@ def too_coarse(context: Context) -> Verdict:
 ADD_A_SAMPLE = "add a sample that tests it, or set its key in supports to false, or remove the dtype from dtypes"
 
 
-def prepared(context: Context, sample: Sample, derivative: bool, refusal: Refusal = _refused) -> Subject | Verdict:
+def prepared(
+    context: Context, sample: Sample, derivative: bool, refusal: Refusal = refused_sample
+) -> Subject | Verdict:
     """Make the tensors of a sample and call the operator once. Return the subject, or a verdict if that fails."""
     try:
         subject = context.subject(sample)

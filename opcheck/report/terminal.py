@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from opcheck.report.causes import Cause, cause_of, failures_by_cause, spec_mistake_of
+from opcheck.report.causes import Cause, case_of, cause_of, failures_by_cause, spec_mistake_of
 from opcheck.report.remarks import note_lines
 from opcheck.running.outcome import KINDS, Outcome
 from opcheck.text import counted, printable
@@ -56,6 +56,8 @@ class TerminalReport:
         self._counts: Counter[str] = Counter()
         self._progress: Progress | None = None
         self._shown_at = 0.0
+        self._bad: dict[Cause, Outcome] = {}
+        """The failures so far, by `case_of`."""
         self._causes: set[Cause] = set()
         """The causes that have been printed already."""
 
@@ -77,7 +79,8 @@ class TerminalReport:
         self.records.append(record)
         self._counts[record.outcome] += 1
         if record.is_bad and self._progress is not None and self._tells_failures:
-            cause = cause_of(record, {})
+            self._bad[case_of(record)] = record
+            cause = cause_of(record, self._bad)
             if cause not in self._causes:
                 text = spec_mistake_of(record) or record.headline
                 self._line(record.outcome, f"{printable(record.id)}: {printable(text)}")

@@ -48,6 +48,21 @@ def test_a_sample_that_no_claimed_dtype_accepts_is_an_error_as_in_other_checks(o
     assert not any("dtypes.forward" in outcome.message for outcome in found.values())
 
 
+@pytest.mark.parametrize(
+    ("name", "args", "hint"),
+    [
+        ("torch.gather", "{ shape = [2, 3] }, 0, { shape = [2, 3] }", 'dtype = "int64", low = 0, high = 2'),
+        ("operators.diagnosed.triple_weight", "{ shape = [2, 3] }", "kwargs = { dim = 1 }"),
+    ],
+)
+def test_a_refused_sample_has_a_hint_if_the_message_says_what_is_missing(outcomes, name, args, hint):
+    found = outcomes(
+        f'[[operator]]\nname = "{name}"\nsamples = [{{ args = [{args}] }}]\n', checks=("dtypes", "backward")
+    )
+    assert {outcome.outcome for outcome in found.values()} == {"error"}
+    assert all(hint in outcome.message for outcome in found.values())
+
+
 def test_a_backward_that_works_but_is_not_claimed_fails(outcomes):
     found = statuses(outcomes, "torch.sin", 'dtypes = { forward = ["all"], backward = ["floating"], exact = true }')
     assert {name for name, outcome in found.items() if outcome.outcome == "failed"} == {"complex64", "complex128"}

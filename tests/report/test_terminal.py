@@ -65,11 +65,13 @@ def test_a_bad_case_is_told_at_once_on_one_line_however_long(report):
 
 
 def test_one_cause_is_told_once(report):
-    report.start(4)
+    report.start(5)
     refused = "the operator refuses the sample: ValueError: no"
     for check in ("backward", "forward_ad"):
         report.add(record(1, "error", refused, check=check, id=f"torch.x1::{check}[cpu-float64]"))
     report.add(record(1, "error", "another", check="vmap", id="torch.x1::vmap[cpu-float64]"))
+    blocked = {"check": "derived", "id": "torch.x1::derived[cpu-float64]", "fields": {"blocked_by": "vmap"}}
+    report.add(record(1, "blocked", "not judged, since another", **blocked))
     report.add(record(2, "error", refused))
     assert shown(report) == [
         f"error torch.x1::backward[cpu-float64]: {refused}",

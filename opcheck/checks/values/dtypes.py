@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from opcheck.checks.calls import Tensors, ordinary
-from opcheck.checks.per_sample import PerSample, out_of_memory
+from opcheck.checks.per_sample import PerSample, out_of_memory, refused_sample
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import perturbed, truth_of_values, values_of
 from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, fails, refused_in, remedy, take_out, untested
@@ -33,17 +33,17 @@ def check(context: Context) -> Iterator[Verdict]:
     forward = context if dtype in claims.backward else replace(context, requires_grad=False)
     backward = claims.supports.backward is not False and dtype in claims.backward
     judge, tests = (_values_and_gradients, "the claim about backward") if backward else (_values, "the claim")
-    yield from PerSample(judge, derivative=False, refusal=_refused_sample, tests=tests)(forward)
+    yield from PerSample(judge, derivative=False, refusal=_refused_dtype, tests=tests)(forward)
     if claims.exact and claims.supports.backward and is_differentiable(dtype) and dtype not in claims.backward:
         yield _refused(context, "backward")
 
 
-def _refused_sample(subject: Subject, why: str) -> Verdict:
+def _refused_dtype(subject: Subject, why: str) -> Verdict:
     """Return a failure, since the claim is that the dtype is accepted; an error if no claimed dtype is accepted."""
     dtype, claims = subject.case.dtype, subject.case.claims.forward
     others = [other for other in claims if other != dtype and subject.sample.goes_with(other)]
     if others and not any(_accepts(subject, other) for other in others):
-        return cannot(why)
+        return refused_sample(subject, why)
     return refused_in("dtypes", dtype, "forward", why)
 
 
