@@ -60,7 +60,7 @@ def refused_sample(_: Subject, why: str) -> Verdict:
 
 HINTS = (
     (
-        re.compile(r"\b(int64|Long(Tensor)?|indices must be)\b"),
+        re.compile(r"(?<!found )(?<!got )\b(int64|Long(Tensor)?)\b|indices must be"),
         'a tensor of indices is written as { shape = [3], dtype = "int64", low = 0, high = 2 }',
     ),
     (

@@ -169,11 +169,8 @@ class Computation(Generic[T]):
         Samples at which the operator raises are left out.
         """
         errors = [here.values - here.exact.value]
-        dtype = self.dtype if rounding_unit(self.dtype) else None
-        moves = (
-            nudges(ROUNDINGS * unit, NEARBY, dtype) for _ in range(2)
-        )  # the same moves twice: each has a generator
-        for move, again in zip(*moves, strict=True):
+        moves = partial(nudges, ROUNDINGS * unit, NEARBY, self.dtype if rounding_unit(self.dtype) else None)
+        for move, again in zip(moves(), moves(), strict=True):  # equal moves, each with a generator of its own
             try:
                 exact = Exact.of(part(self.at(move)), (), unit)
                 errors.append(exact.measured(part(tested(again))) - exact.value)

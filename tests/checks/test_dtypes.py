@@ -52,6 +52,7 @@ def test_a_sample_that_no_claimed_dtype_accepts_is_an_error_as_in_other_checks(o
     ("name", "args", "hint"),
     [
         ("torch.gather", "{ shape = [2, 3] }, 0, { shape = [2, 3] }", 'dtype = "int64", low = 0, high = 2'),
+        ("torch.nn.functional.embedding", "{ shape = [2] }, { shape = [3, 2] }", 'dtype = "int64", low = 0, high = 2'),
         ("operators.diagnosed.triple_weight", "{ shape = [2, 3] }", "kwargs = { dim = 1 }"),
     ],
 )
