@@ -170,12 +170,14 @@ class Computation(Generic[T]):
         """
         errors = [here.values - here.exact.value]
         moves = partial(nudges, ROUNDINGS * unit, NEARBY, self.dtype if rounding_unit(self.dtype) else None)
-        for move, again in zip(moves(), moves(), strict=True):  # equal moves, each with a generator of its own
-            try:
-                exact = Exact.of(part(self.at(move)), (), unit)
-                errors.append(exact.measured(part(tested(again))) - exact.value)
-            except Exception:
-                continue
+
+        def error(move: Moved, again: Moved) -> Tensor:
+            exact = Exact.of(part(self.at(move)), (), unit)
+            return exact.measured(part(tested(again))) - exact.value
+
+        for pair in zip(moves(), moves(), strict=True):  # equal moves, each with a generator of its own
+            nearby = tried(partial(error, *pair))
+            errors += [] if isinstance(nearby, Exception) else [nearby]
         return torch.stack(errors).mean(0).abs()
 
 
@@ -369,14 +371,13 @@ class Deviation:
 
     def headline(self) -> str:
         """Return what is wrong in one line: the worst entry, or else the worst factor."""
-        times = self.excess
-        entries = times[: self.exact.count]
+        entries = self.excess[: self.exact.count]
         if not bool((entries > 0).any()):
-            return self.factor(int(times.argmax()))
+            return self.factor(int(self.excess.argmax()))
         at = int(entries.argmax())
         if not float(self.allowed[at]):
             return f"{self.place(at)} is {float(self.values[at]):.17g}, not {float(self.exact.value[at]):.17g}"
-        return f"{self.place(at)} is off by {float(self.error[at]):.2g}, {float(times[at]):.3g} times what is allowed"
+        return f"{self.place(at)} is off by {float(self.error[at]):.2g}, {float(entries[at]):.3g} times what is allowed"
 
     def lines(self) -> list[str]:
         """Return lines about the first wrong entries, their number, and the tensors that are off by a factor."""

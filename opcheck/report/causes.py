@@ -30,7 +30,7 @@ class Failure:
 def failures_by_cause(records: Iterable[Outcome]) -> list[Failure]:
     """Return a failure for each cause in the records of one run, in the order of the records."""
     bad = [record for record in records if record.is_bad]
-    cases = {case_of(record): record for record in bad}
+    cases = {case_of(record, record.check): record for record in bad}
     groups: defaultdict[Cause, list[Outcome]] = defaultdict(list)
     for record in bad:
         groups[cause_of(record, cases)].append(record)
@@ -68,9 +68,9 @@ def cause_of(record: Outcome, cases: Mapping[Cause, Outcome], seen: frozenset[Ca
     return "failed", record.id
 
 
-def case_of(record: Outcome, check: str = "") -> Cause:
-    """Return the key of the case of a record, or of another check with its operator, variant, device and dtype."""
-    return record.operator, record.variant, record.device, record.dtype, check or record.check
+def case_of(record: Outcome, check: str) -> Cause:
+    """Return the key of the case of a check with the operator, variant, device and dtype of a record."""
+    return record.operator, record.variant, record.device, record.dtype, check
 
 
 def _names(records: Sequence[Outcome]) -> str:

@@ -79,7 +79,7 @@ class TerminalReport:
         self.records.append(record)
         self._counts[record.outcome] += 1
         if record.is_bad and self._progress is not None and self._tells_failures:
-            self._bad[case_of(record)] = record
+            self._bad[case_of(record, record.check)] = record
             cause = cause_of(record, self._bad)
             if cause not in self._causes:
                 text = spec_mistake_of(record) or record.headline

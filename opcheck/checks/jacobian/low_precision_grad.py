@@ -70,14 +70,13 @@ class Exact:
     @cached_property
     def computation(self) -> Computation[Parts]:
         """The exact results, and their change if the inputs are rounded."""
-        return self.truth.computation(self._first_order)
+        return self.truth.computation(self.call)
 
-    def perturbed(self, subject: Subject) -> Callable[[Moved], Parts]:
-        """Return a function that returns the results of an operator, with perturbed inputs, cotangents and tangents."""
-        return perturbed(subject, self._first_order)
-
-    def _first_order(self, subject: Subject, move: Moved) -> Parts:
-        return first_order(subject, map(move, _wide(self.cotangents)), [*map(move, _wide(self.tangents))])
+    @cached_property
+    def call(self) -> Callable[[Subject, Moved], Parts]:
+        """Computes the results of an operator, with perturbed cotangents and tangents."""
+        cotangents, tangents = _wide(self.cotangents), _wide(self.tangents)
+        return lambda own, move: first_order(own, map(move, cotangents), [*map(move, tangents)])
 
     def likewise(self, subject: Subject) -> Parts | Exception:
         """Return the results of an operator for the same cotangents and tangents, or the exception that it raises."""
@@ -276,10 +275,10 @@ def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
 def _verdicts(subject: Subject, exact: Exact, got: Parts, reference: Parts | None) -> Iterator[Verdict]:
     """Compare outputs, gradients and tangents with exact ones, then with those of the reference in the same dtype."""
     case, named, source = subject.case, names_of_parts(subject), exact.truth.source
+    tested = perturbed(subject, exact.call)
     for part, right in exact.computation.right.items():
         if why := mismatch(got[part], right, named[part]):
             yield fails(f"low_precision_grad: other shapes than those of {source}: {why}")
-        tested = exact.perturbed(subject)
         off = exact.computation.deviation(itemgetter(part), got[part], named[part], _stated(case), tested)
         if off is not None:
             lines = [*off.lines(), f"compared with {source}, for the same numbers"]
