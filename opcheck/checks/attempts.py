@@ -104,7 +104,7 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes
     def changes_of(sample: Sample, ways: Collection[Way]) -> list[Change]:
         is_first = sample.name == context.case.samples[0].name  # varying the constructor at one sample is enough
         ones = derived(sample, call, thorough, ways, module, constructor if is_first else None, real)
-        return [(sample, one) for one in ones if (one.sample.args, one.sample.kwargs, one.sample.module) not in known]
+        return [(sample, one) for one in ones if (one.unnamed.args, one.unnamed.kwargs, one.unnamed.module) not in known]
 
     alone = [_alone(context, sample, ways, thorough) for sample in context.samples]
     each = [*zip(context.samples, alone, strict=True)]

@@ -127,7 +127,7 @@ def in_turn(each: Sequence[Sequence[Change]], start: int = 0) -> list[list[Seque
 
 def _within(one: Derived, room: int) -> Iterator[Derived]:
     """Yield a sample if it has at most `room` elements, else smaller versions that do."""
-    if one.sample.elements <= room:
+    if one.unnamed.elements <= room:
         yield one
     else:
         for other in one.smaller():

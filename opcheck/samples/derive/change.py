@@ -76,6 +76,8 @@ def changed(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:
 
 def updated(recipe: Tensor, **update: Any) -> Tensor:
     """Return a recipe with some keys changed. None removes a key."""
+    if None not in update.values():
+        return recipe.model_copy(update=update)
     keys = recipe.stated() | update
     return type(recipe).model_construct(**{key: value for key, value in keys.items() if value is not None})
 
