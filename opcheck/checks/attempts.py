@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from time import thread_time
 from typing import Literal
 
@@ -99,12 +100,13 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes
     call = context.memo.once("keywords", lambda: keywords_of(operator, path, (one.kwargs for one in samples)))
     module, constructor = context.memo.once("constructor", lambda: _constructor(context))
     real = str(context.dtype.to_real()).removeprefix("torch.") if context.dtype.is_complex else ""
-    known = [(one.args, one.kwargs, one.module) for one in samples]
+    arguments = attrgetter("args", "kwargs", "module")
+    known = [*map(arguments, samples)]
 
     def changes_of(sample: Sample, ways: Collection[Way]) -> list[Change]:
         is_first = sample.name == context.case.samples[0].name  # varying the constructor at one sample is enough
         ones = derived(sample, call, thorough, ways, module, constructor if is_first else None, real)
-        return [(sample, one) for one in ones if (one.unnamed.args, one.unnamed.kwargs, one.unnamed.module) not in known]
+        return [(sample, one) for one in ones if arguments(one.unnamed) not in known]
 
     alone = [_alone(context, sample, ways, thorough) for sample in context.samples]
     each = [*zip(context.samples, alone, strict=True)]

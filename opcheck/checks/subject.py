@@ -24,7 +24,7 @@ from opcheck.samples.arguments import argument_label, names_of
 from opcheck.samples.cache import Cache, Memo
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.inputs import Inputs
-from opcheck.samples.layouts import own, share_memory
+from opcheck.samples.layouts import equal, own, share_memory
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
 from opcheck.samples.realize import realize, realize_module
 from opcheck.samples.resolve import Unresolved, resolve_module, resolve_operator
@@ -36,6 +36,8 @@ from opcheck.text import one_line
 
 Path = tuple[int | str, ...]
 """The position of an argument, as in ("args", 0) or ("kwargs", "weight")."""
+NEARBY = 1 - 2**-10
+"""The factor by which numbers that are not random change, see `Subject.elsewhere`. It leaves most domains intact."""
 TOLERANCES = {"eps", "atol", "rtol", "nondeterminism"}
 """The overrides that are tolerances or the step of finite differences."""
 
@@ -348,8 +350,13 @@ class Subject:
         return replace(self.calling(outputs=own), memo=Memo())
 
     def elsewhere(self) -> Subject:
-        """Return the operator at another point of the same sample: the same recipes with other random numbers."""
-        return self.at(self.context.realize(self.sample, "@elsewhere"))
+        """Return the operator at another point of the same sample: the same recipes with other random numbers.
+
+        Leaves that are not random, such as tensors passed to `opcheck.check`, are multiplied by `NEARBY`.
+        """
+        inputs = self.context.realize(self.sample, "@elsewhere")
+        pairs = zip(self.leaves, inputs.leaves, strict=True)
+        return self.at(replace(inputs, leaves=tuple(_elsewhere(leaf, drawn) for leaf, drawn in pairs)))
 
     @property
     def case(self) -> Case:
@@ -488,3 +495,10 @@ class Subject:
             return False
         is_view = results[0].numel() == args[0].numel() and share_memory(results[0], args[0])
         return results[0].shape == args[0].shape or is_view
+
+
+def _elsewhere(leaf: Tensor, drawn: Tensor) -> Tensor:
+    """Return a leaf for another point: the one that was drawn for it, or `NEARBY` times the leaf if they are equal."""
+    if leaf.layout is not torch.strided or not equal(leaf, drawn):
+        return drawn
+    return (NEARBY * leaf.detach()).to(leaf.dtype).requires_grad_(leaf.requires_grad)

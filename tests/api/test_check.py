@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 import torch
-from operators import faulty, mistaken, registered, right, spoiling
+from operators import faulty, habits, mistaken, registered, right, spoiling
 
 import opcheck
 from opcheck.planning.kinds import check_kinds
@@ -157,6 +157,12 @@ class TestWrongFunctions:
         assert "backward" not in report.by_check
         assert "no exact gradients to compare float16 with" in report.by_check["low_precision_grad"][0].reason
         assert report.by_check["dtypes"][0].outcome == "passed"
+
+    @pytest.mark.parametrize("x", [real(2, 3), complex_(2, 3)], ids=["real", "complex"])
+    def test_other_numbers_than_the_given_ones_are_tried(self, x):
+        with pytest.raises(opcheck.CheckError) as caught:
+            opcheck.check(habits.KeepsOnTheClass.apply, x, checks="context")
+        assert "when another call runs between forward and backward" in str(caught.value)
 
 
 class TestLeaves:

@@ -524,10 +524,19 @@ def test_memory_is_shared_for_no_keyword_if_the_project_is_thorough(tmp_path, dt
 
 @BOTH
 @pytest.mark.parametrize(("name", "expected"), [("keeps_for_the_thread", "failed"), ("square", "passed")])
-def test_backward_may_run_in_another_thread_if_the_project_is_thorough(tmp_path, name, expected, dtype):
-    found = outcome_of(tmp_path, name, dtype, keys=NO_FORWARD, derive="thorough", check="context")
+def test_backward_may_run_in_another_thread(tmp_path, name, expected, dtype):
+    found = outcome_of(tmp_path, name, dtype, keys=NO_FORWARD, check="context")
     assert found.outcome == expected
     assert ("by backward in another thread than forward" in found.reason) is (expected == "failed")
+
+
+@BOTH
+def test_sizes_become_equal_where_backward_raises_for_different_ones(tmp_path, dtype):
+    found = outcome_of(tmp_path, "takes_negative_dims_for_the_last", dtype, keys=NO_FORWARD)
+    assert found.outcome == "failed"
+    assert found.reason.startswith("derived: dim = -2, all sizes 3: backward: ")
+    assert "add this sample: { args = [{ shape = [2, 2] }], kwargs = { dim = -2 } }" in found.message
+    assert outcome_of(tmp_path, "sums_over_any_dim", dtype, keys=NO_FORWARD).outcome == "passed"
 
 
 @BOTH

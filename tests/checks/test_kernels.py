@@ -9,6 +9,8 @@ from opcheck.spec.device_profile import profiles
 ALONE = "supports = { forward_ad = false, batched_grad = false, vmap = false }"
 FUNCTION = "supports = { batched_forward_grad = false, vmap = false }"
 RANDOM = f"{ALONE}\nreseed = true"
+FIRST = "supports = { forward_ad = false, batched_grad = false, vmap = false, second_order = false }"
+MATRICES = "samples = [{ args = [{ shape = [3, 4] }, { shape = [4, 2] }] }]"
 LIST = "samples = [{ args = [[{ shape = [2, 3] }, { shape = [2, 3] }, { shape = [2, 3] }]] }]"
 TWO = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3] }] }]"
 
@@ -48,6 +50,7 @@ RIGHT = [
     ("returns_a_copy", ALONE, ""),
     ("second_order_of_both_inputs", "", TWO),
     ("sum_of_a_list", "", LIST),
+    ("packs_each_time", FIRST, MATRICES),
 ]
 CHECKS = (
     "backward",
@@ -74,6 +77,11 @@ class TestKernels:
     def test_memory_never_written_is_no_pass(self, verdict_of, name, dtype):
         """Memory is what it is: where two ordinary calls differ, that is what is said."""
         assert verdict_of(f"operators.kernels.{name}", "context", dtype, ALONE).outcome in ("failed", "blocked")
+
+    def test_a_cache_by_address_is_no_pass(self, verdict_of, dtype):
+        """Which check notices it depends on the addresses that the allocator hands out."""
+        outcome = verdict_of("operators.kernels.packs_once_for_each_address", "context", dtype, FIRST, MATRICES)
+        assert outcome.outcome in ("failed", "blocked")
 
     def test_memory_from_an_allocator_is_dirty(self, verdict_of, dtype):
         """Which blocks an allocator hands out is up to it: of many calls, some get one that is full of NaN."""

@@ -6,7 +6,7 @@ Each wrong operator is right for the call that everybody writes first. The twins
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -304,6 +304,35 @@ OutputOnCtx = square("OutputOnCtx", forward=_output_on_ctx)
 
 def keeps_output_on_ctx(x):
     return OutputOnCtx.apply(x)
+
+
+class Packed(Function):
+    """x @ w, whose backward pass transposes w only once for each place in memory if it caches."""
+
+    cache: ClassVar[dict[Any, Tensor]] = {}
+
+    @staticmethod
+    def forward(ctx, x, w, caches):
+        ctx.save_for_backward(x, w)
+        ctx.caches = caches
+        return x @ w
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, v):
+        x, w = ctx.saved_tensors
+        packed = w.mH.contiguous()
+        if ctx.caches:
+            packed = Packed.cache.setdefault((w.data_ptr(), w.shape, w.dtype), packed)
+        return v @ packed, x.mH @ v, None
+
+
+def packs_once_for_each_address(x, w):
+    return Packed.apply(x, w, True)
+
+
+def packs_each_time(x, w):
+    return Packed.apply(x, w, False)
 
 
 def keeps_in_a_cycle(x):

@@ -450,6 +450,29 @@ def wrong_from_the_end(x, dim: int = 0):
     return squared(x, dim < -1).sum(dim)
 
 
+class OverOneDim(torch.autograd.Function):
+    """The sum of squares over one dim. Unless `knows`, backward takes each negative dim for the last one."""
+
+    @staticmethod
+    def forward(ctx, x, dim, knows):
+        ctx.save_for_backward(x)
+        ctx.dim = dim if dim >= 0 or knows else -1
+        return (x * x).sum(dim)
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return 2 * x.conj() * v.unsqueeze(ctx.dim).expand_as(x), None, None
+
+
+def takes_negative_dims_for_the_last(x, dim: int = -1):
+    return OverOneDim.apply(x, dim, False)
+
+
+def sums_over_any_dim(x, dim: int = -1):
+    return OverOneDim.apply(x, dim, True)
+
+
 def wrong_beyond_a_half(x, weight: float = 0.25):
     """As of two formulas, of which one is exact for small weights, and the other for large ones."""
     return squared(x, weight > 0.5) * weight

@@ -6,10 +6,10 @@ These must make no difference:
   previous contents of memory;
 - other calls before the call, or between its forward and its backward pass; nor may later calls overwrite its results;
 - earlier values of an argument that was changed in place;
-- the state of the random generator when backward runs, `create_graph` and `retain_graph`.
+- the thread of backward, the state of the random generator when it runs, `create_graph` and `retain_graph`.
 
-Of modules, values in evaluation mode are tested, too. With `derive = "thorough"`, neither the stream, the thread of
-backward, simultaneous calls in other threads, nor torch.utils.checkpoint may make a difference.
+Of modules, values in evaluation mode are tested, too. With `derive = "thorough"`, neither the stream, simultaneous
+calls in other threads, nor torch.utils.checkpoint may make a difference.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     around = surroundings_of(subject)
     yield from _surrounded(subject, here, around)
     yield from _among_others(subject, here, around)
+    yield from _in_another_thread(subject, here)
     yield from _in_evaluation(subject)
     if subject.context.is_thorough:
         yield from _checkpointed(subject, here)
-        yield from _in_another_thread(subject, here)
         yield from _at_once(subject)
 
 
@@ -202,6 +202,7 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
 
     def each() -> Iterator[Row]:
         alone = result(other)
+        yield from both(CHANGED, in_place, alone, IN_PLACE)
         for name, own in around.items():
             where = f"under {name} in forward alone"
             code = _within(own.code, "outputs = function(*inputs)", "actual = {of_outputs}")
@@ -217,11 +218,10 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
             got = result(other, call)
         yield from both(where, got, alone, RESEEDED)
         yield from both(OVERLAPPED, there, alone, OVERLAPPING)
-        yield from both(CHANGED, in_place, alone, IN_PLACE)
 
     yield from at_once(subject, lambda: both("of calls that follow another one", there, in_place, AFTER), each)
     if is_strided(subject) and subject.supports.backward:
-        yield _right_elsewhere(subject, other, vector(first.cotangents), there.gradient)
+        yield from _right_elsewhere(subject, other, vector(first.cotangents), there)
 
 
 def _overwritten(call: Call, gradients: Tensors) -> Verdict:
@@ -272,24 +272,27 @@ def _in_place(leaves: Tensors, other: Subject) -> Result:
     return result(other, Call.of(other, leaves))
 
 
-def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, gradient: Tensor) -> Verdict:
+def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, there: Result) -> Iterator[Row | Verdict]:
     """Compare the gradient at another point with central differences along one random direction.
 
-    A difference is a failure only if the Jacobian is wrong there, by a full comparison, and right at the sample.
+    If it differs, the Jacobian is compared in full. If that is right, a call at the same point differs from the one
+    before: a cache may confuse tensors that occupy the same memory one after the other.
     """
     numbers, direction = subject.numbers, direction_of(other)
     if numbers is None:
-        return HOLDS
+        return
     slopes = slope(other, direction, numbers.eps)
     along = float(cotangents @ slopes)
     allowed = (numbers.atol + numbers.rtol * abs(along)) * max(1.0, slopes.numel() ** 0.5)
-    if abs(float(gradient @ direction) - along) <= allowed:
-        return HOLDS
+    if abs(float(there.gradient @ direction) - along) <= allowed:
+        return
     wrong = check_claim("backward", other.request, other.point)
-    if wrong is None or wrong.kind != "wrong" or check_claim("backward", subject.request, subject.point) is not None:
-        return HOLDS  # `backward` reports a gradient that is wrong at the sample, too
-    verdict = fails("context: the gradient is wrong at another point of the same sample", wrong.text)
-    return replace(verdict, at=("backward", subject.sample), elsewhere=True)
+    if wrong is None:
+        yield from both(CHANGED, there, result(other), IN_PLACE)
+    elif wrong.kind == "wrong" and check_claim("backward", subject.request, subject.point) is None:
+        # `backward` reports a gradient that is wrong at the sample, too.
+        verdict = fails("context: the gradient is wrong at another point of the same sample", wrong.text)
+        yield replace(verdict, at=("backward", subject.sample), elsewhere=True)
 
 
 def _in_evaluation(subject: Subject) -> Iterator[Row]:

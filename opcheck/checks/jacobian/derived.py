@@ -19,7 +19,7 @@ from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, out_of_reach
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.cache import Cache
-from opcheck.samples.derive import Derived, smallest
+from opcheck.samples.derive import Derived, smallest, squared
 from opcheck.samples.derive.change import updated
 from opcheck.spec.library import Sample
 from opcheck.spec.render import render
@@ -73,6 +73,9 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
     it affects the strides. If the tensors are contiguous, or with derive = "thorough", all formats are tested; else
     those of the tensors and a storage offset, since outputs mostly have the format of the inputs, and cotangents that
     of the outputs.
+
+    If backward raises, a sample with all sizes equal is tested, too: code that confuses two dims raises for different
+    sizes, and gives wrong gradients for equal ones.
     """
     context, respects, layouts = subject.context, {frozenset[object]()}, set[frozenset[str]]()
     thorough = context.is_thorough
@@ -93,6 +96,10 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
             else:
                 said = again
         yield one, written, said, thorough and is_first
+        for other in squared(one) if said.answer == "refused in backward" else ():
+            said = look(attempt(context, written, other.sample))
+            if said.answer not in REFUSED:
+                yield other, written, said, False
         respects.add(respect)
 
 

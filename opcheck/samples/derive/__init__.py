@@ -24,6 +24,7 @@ from opcheck.samples.derive.sizes import (
     by_rank,
     by_size,
     keeps_ties,
+    with_equal_sizes,
 )
 from opcheck.samples.derive.values import by_dtype, by_integer, by_mask, by_value
 from opcheck.spec.claims import WAYS, Way
@@ -32,7 +33,7 @@ from opcheck.spec.operator import Construction
 
 __all__ = [
     "LARGEST", "SIZES", "Change", "Derived", "Keywords", "derived", "in_turn", "keeps_ties", "lengthened", "room_of",
-    "smallest",
+    "smallest", "squared",
 ]  # fmt: skip
 
 SIZES = (1, 2, 16, 17, 33, 64, 128, 256, 257, 520, 1031)
@@ -97,6 +98,12 @@ def lengthened(sample: Sample) -> Iterator[Derived]:
     if "sum" in sample.vary and all(recipe.layout == "strided" for recipe in sample.tensors):
         for one in by_length(sample, Scope((LONG,), Keywords())):
             yield from _within(one, room_of(sample))
+
+
+def squared(one: Derived) -> Iterator[Derived]:
+    """Yield a derived sample with all sizes equal, unless it is too large."""
+    for other in with_equal_sizes(one):
+        yield from _within(other, room_of(one.unnamed))
 
 
 Change = tuple[Sample, Derived]

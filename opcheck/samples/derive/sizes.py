@@ -136,6 +136,14 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
         yield from _alone(sample, [(row[0], ROW)], scope)
 
 
+def with_equal_sizes(one: Derived) -> Iterator[Derived]:
+    """Yield a derived sample with all sizes equal, so that code that confuses two dims does not raise."""
+    own = symbols(one.unnamed)
+    if len(own) > 1:
+        size = max(own)
+        yield Derived(f"{one.what}, all sizes {size}", resized(one.unnamed, dict.fromkeys(own, size)))
+
+
 def by_length(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield samples with one size increased to each in scope, and positive numbers unless the spec specifies others.
 
