@@ -18,7 +18,7 @@ from opcheck.checks.calls import Result, ordinary, result
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Raised, Verdict, blocked, fails
+from opcheck.checks.verdict import HOLDS, Raised, Verdict, fails
 from opcheck.derivatives import NO_REFUSAL, is_bug_of_opcheck, tried
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
@@ -33,6 +33,8 @@ the share `COARSE` of the number.
 """
 REPEATS = 3
 """The number of ordinary calls that must agree before the varied call is reported as different."""
+
+MEMORY_OF_CALLS = "the operator may remember earlier calls, as a cache by the address of a tensor does"
 
 
 class Row(NamedTuple):
@@ -128,7 +130,7 @@ def at_once(
 
 
 def compared(subject: Subject, row: Row) -> Verdict:
-    """Return the verdict on a row. A difference is blocked if ordinary calls also differ from each other."""
+    """Return the verdict on a row. If ordinary calls also differ from each other, the message says that instead."""
     off = off_by(subject, row.got, row.expected)
     if not off:
         return HOLDS
@@ -136,9 +138,7 @@ def compared(subject: Subject, row: Row) -> Verdict:
     for _ in range(REPEATS):
         again = result(subject)
         if off_by(subject, again.values, here.values) or off_by(subject, again.gradient, here.gradient):
-            return blocked(
-                "nondeterminism", f"{subject.check}: repeated calls with equal inputs give different results"
-            )
+            return fails(f"{subject.check}: repeated calls with equal inputs give different results", MEMORY_OF_CALLS)
     lines = [f"by up to {off:.4g}", *([kind.remedy] if (kind := subject.case.kind).feature else [])]
     title = f"{kind.name}: {row.what} differ from those of an ordinary call"
     return fails(title, "\n".join(lines), code=asserted(row.code))
