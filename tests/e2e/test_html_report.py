@@ -47,7 +47,7 @@ def real(shared):
         shutil.copytree(EXAMPLE, project.folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
         project.write("own.toml", OWN)
         options = ("--device", "cpu,sim", "--dtype", "float64,complex128", "--report-json", "report.json")
-        checks = "backward,forward_ad,rev_over_rev,vmap,purity,device_consistency"
+        checks = "backward,rev_over_rev,vmap,purity,device_consistency"
         with pytest.MonkeyPatch.context() as environment:
             environment.setenv("SIM_FAULTS", "gradient,conj")
             ran = project.run(
