@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain, islice, product
 from math import prod
 from typing import Any
@@ -23,45 +23,12 @@ from opcheck.spec.wording import Locate
 
 LONGEST = 300
 """The maximum length of the name of a sample, in characters."""
-SKIPPED = 100
-"""The maximum number of comparisons with `skip` entries per operator, as a multiple of `max_samples`."""
 
+Point = dict[str, Value]
+"""One combination of a grid: a value for each of its keys."""
 FindTemplate = Callable[[str], "Template | list[str]"]
 """A function that returns the template of a name, or the known names if there is none. It raises SpecError if the
 template is invalid."""
-
-
-@dataclass
-class Skip:
-    """One entry of `skip`, and whether it has matched a combination of a grid."""
-
-    wanted: dict[str, Value]
-    index: int
-    keys: dict[str, None] = field(default_factory=dict)
-    """The keys of all grids that the entry was compared with."""
-    used: bool = False
-
-    def matches(self, point: dict[str, Value]) -> bool:
-        """Return whether the entry skips a point of a grid, and record a match in `used`."""
-        hit = all(key in point and point[key] == value for key, value in self.wanted.items())
-        self.used = self.used or hit
-        return hit
-
-    def mistakes(self) -> Iterator[Mistake]:
-        """Yield the mistakes of an entry that is empty or has matched nothing."""
-        place: KeyPath = ("skip", self.index)
-        strange = [key for key in self.wanted if key not in self.keys]
-        if not self.wanted:
-            yield Mistake(place, "an empty skip would skip every sample", "keys and values of the grid")
-        elif self.used:
-            return
-        elif strange:
-            expected = listing(self.keys) if self.keys else "a sample with a grid"
-            for key in strange:
-                what = f'"{key}" is not a key of the grid'
-                yield Mistake((*place, key), what, expected, nearest(key, self.keys), key=True)
-        else:
-            yield Mistake(place, "this skip matches no combination of the grid", "values of the grid")
 
 
 class Expansion:
@@ -70,7 +37,6 @@ class Expansion:
     def __init__(self, entry: Entry, spec: OperatorSpec, find: FindTemplate, limits: Limits) -> None:
         self.entry, self.spec, self.find, self.limits = entry, spec, find, limits
         self.problems: list[Problem] = []
-        self._compared = 0
 
     def samples(self) -> tuple[Sample, ...]:
         """Return all samples of the operator. If there are too many, report that and return the first `max_samples`."""
@@ -102,7 +68,8 @@ class Expansion:
             locate = self._locate_in(path)
             label = written.name or str(index)
             if not isinstance(written, TemplateUse):
-                yield from self._sample(written, label, path, locate)
+                if not self._report(self._mistakes(written, label), locate):
+                    yield from self._samples(written, label, path)
                 continue
             try:
                 template = self._template(written, locate)
@@ -130,63 +97,56 @@ class Expansion:
         return template
 
     def _used(self, template: Template, use: TemplateUse, label: str, path: KeyPath) -> Iterator[Sample]:
-        common = _skips(use.skip)
+        """Yield the expanded samples of a template, with what its use in the operator adds to each."""
+        points: list[Point] = []
+        sound = True
         for number in range(len(template.file.samples)):
             locate = self._locate_in_template(template, number, use, path)
             try:
                 spec = template.sample(number, use.parameters, locate)
             except SpecError as error:
                 self.problems += error.problems
-                _excuse(common)
+                sound = False
                 continue
-            if use.kwargs or use.grid or use.large or use.vary is not None:
-                more = {"kwargs": spec.kwargs | use.kwargs, "grid": spec.grid | use.grid}
-                vary = spec.vary if use.vary is None else use.vary
-                spec = spec.model_copy(update={**more, "large": spec.large or use.large, "vary": vary})
-            yield from self._sample(spec, f"{label}.{spec.name or number}", path, locate, common, use.dtypes)
-        self._refuse_unused(common, self._locate_in(path))
+            changes = {
+                "kwargs": spec.kwargs | use.kwargs,
+                "grid": spec.grid | use.grid,
+                "dtypes": _both(spec.dtypes, use.dtypes),
+                "vary": spec.vary if use.vary is None else use.vary,
+                "large": spec.large or use.large,
+            }
+            spec = spec.model_copy(update=changes)
+            name = f"{label}.{spec.name or number}"
+            if self._report(self._mistakes(spec, name), locate):
+                sound = False
+                continue
+            points += _points(spec)
+            yield from self._samples(spec, name, path, use.skip)
+        if sound:  # else the points of some samples are unknown, which an entry of `skip` may match
+            self._report(_unused(use.skip, points), self._locate_in(path))
 
-    def _sample(
-        self,
-        spec: SampleSpec,
-        label: str,
-        path: KeyPath,
-        locate: Locate,
-        common: Iterable[Skip] = (),
-        restriction: tuple[str, ...] | None = None,
-    ) -> Iterator[Sample]:
+    def _samples(self, spec: SampleSpec, label: str, path: KeyPath, further: Iterable[Point] = ()) -> Iterator[Sample]:
         """Yield the expanded samples of a written sample: one for each combination of its grid that is not skipped.
 
         path: of the sample, or of the use of a template, in the operator.
-        locate: returns the Problem for a mistake at a place in the sample.
-        common, restriction: entries of `skip`, and dtypes, that come from the use of a template.
+        further: the entries of `skip` in the use of a template.
         """
-        own = _skips(spec.skip)
-        skips = [*own, *common]
-        if self._report(self._mistakes(spec, label, skips), locate):
-            _excuse(skips)
-            return
-        for skip in skips:
-            skip.keys |= dict.fromkeys(spec.grid)
-        named = {key: [(value, f"{key}={_text(value)}") for value in values] for key, values in spec.grid.items()}
-        dtypes = _both(spec.dtypes, restriction)
-        path = self.entry.place(path)
-        for values in product(*named.values()):
-            point = {key: value for key, (value, _) in zip(spec.grid, values, strict=True)}
-            hits = [skip for skip in skips if skip.matches(point)]
-            if not hits and dtypes != ():
+        dtypes = None if spec.dtypes is None else expand(spec.dtypes)
+        skips = [*spec.skip, *further]
+        for point in _points(spec):
+            if dtypes != () and not any(_matches(skip, point) for skip in skips):
+                named = ",".join(f"{key}={_text(value)}" for key, value in point.items())
                 yield Sample(
-                    label + (f"[{','.join(name for _, name in values)}]" if values else ""),
+                    f"{label}[{named}]" if named else label,
                     tuple(spec.args),
                     spec.kwargs | point,
                     self.entry.document,
-                    path,
+                    self.entry.place(path),
                     grad_outputs=None if spec.grad_outputs is None else tuple(spec.grad_outputs),
                     dtypes=dtypes,
                     vary=ways(self.spec.vary if spec.vary is None else spec.vary),
                     module=self._construction(spec),
                 )
-        self._refuse_unused(own, locate)
 
     def _construction(self, spec: SampleSpec) -> Construction | None:
         """Return the `module` of a sample, with missing keys from that of the operator; None if either is missing."""
@@ -194,7 +154,7 @@ class Expansion:
             return None
         return self.spec.module.model_copy(update=spec.module.stated())
 
-    def _mistakes(self, spec: SampleSpec, label: str, skips: list[Skip]) -> Iterator[Mistake]:
+    def _mistakes(self, spec: SampleSpec, label: str) -> Iterator[Mistake]:
         """Yield the mistakes in a sample and its grid, such as tensors that are too large or too many samples."""
         values = {"args": spec.args, "kwargs": spec.kwargs, "grid": spec.grid, "grad_outputs": spec.grad_outputs or ()}
         if spec.module is not None:
@@ -208,10 +168,7 @@ class Expansion:
         if count > self.limits.max_samples:
             yield Mistake(("grid",), *self.limits.count(count))
         else:
-            self._compared += count * len(skips)
-            if self._compared > SKIPPED * self.limits.max_samples:
-                what = "skip is compared with too many combinations"
-                yield Mistake(("skip",), what, "fewer combinations, or fewer entries of skip")
+            yield from _unused(spec.skip, _points(spec))
         longest = {key: max(len(key) + 1 + len(_text(value)) for value in spec.grid[key]) for key in spec.grid}
         length = len(label) + sum(longest.values()) + len(longest) + 1
         if longest and length > LONGEST:
@@ -224,9 +181,6 @@ class Expansion:
         problems = [locate(*mistake) for mistake in mistakes]
         self.problems += problems
         return bool(problems)
-
-    def _refuse_unused(self, skips: Iterable[Skip], locate: Locate) -> None:
-        self._report((mistake for skip in skips for mistake in skip.mistakes()), locate)
 
     def _locate_in(self, path: KeyPath) -> Locate:
         """Return a function that makes the Problem for a mistake in the sample, or use of a template, at `path`."""
@@ -256,14 +210,29 @@ def _text(value: Value) -> str:
     return render(value).strip('"')
 
 
-def _skips(written: Iterable[dict[str, Value]]) -> list[Skip]:
-    return [Skip(wanted, index) for index, wanted in enumerate(written)]
+def _points(spec: SampleSpec) -> list[Point]:
+    """Return the combinations of the grid of a sample: a single empty one if it has no grid."""
+    return [dict(zip(spec.grid, values, strict=True)) for values in product(*spec.grid.values())]
 
 
-def _excuse(skips: Iterable[Skip]) -> None:
-    """Mark entries of `skip` as used, so that they are not reported: the samples that they may match are unknown."""
-    for skip in skips:
-        skip.used = True
+def _matches(skip: Point, point: Point) -> bool:
+    """Return whether an entry of `skip` leaves out a combination of a grid."""
+    return all(key in point and point[key] == value for key, value in skip.items())
+
+
+def _unused(skips: Iterable[Point], points: list[Point]) -> Iterator[Mistake]:
+    """Yield the mistakes in entries of `skip`: those that are empty or match no combination of the grids."""
+    keys = list(dict.fromkeys(key for point in points for key in point))
+    for index, skip in enumerate(skips):
+        place: KeyPath = ("skip", index)
+        strange = [key for key in skip if key not in keys]
+        for key in strange:
+            expected = listing(keys) if keys else "a sample with a grid"
+            yield Mistake((*place, key), f'"{key}" is not a key of the grid', expected, nearest(key, keys), key=True)
+        if not skip:
+            yield Mistake(place, "an empty skip would skip every sample", "keys and values of the grid")
+        elif not strange and not any(_matches(skip, point) for point in points):
+            yield Mistake(place, "this skip matches no combination of the grid", "values of the grid")
 
 
 def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) -> tuple[str, ...] | None:

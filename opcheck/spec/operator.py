@@ -101,7 +101,9 @@ class Grid(Model):
     grid: dict[Keyword, Annotated[list[Value], Field(min_length=1)]] = Field(
         default_factory=dict, description="keyword arguments with several values each: one sample for every combination"
     )
-    skip: list[dict[str, Value]] = Field(default_factory=list, description="combinations of the grid to leave out")
+    skip: list[dict[str, Value]] = Field(
+        default_factory=list, max_length=100, description="combinations of the grid to leave out"
+    )
     dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="run only in these dtypes; default: all")
     vary: bool | Frozen[Way] | None = Field(
         default=None,
