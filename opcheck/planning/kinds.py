@@ -8,8 +8,8 @@ project adds one by `opcheck.register_check`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 
 from opcheck.settings import Settings
@@ -36,37 +36,22 @@ def check_kinds() -> dict[str, CheckKind]:
         kinds.setdefault(kind.name, kind)
         places[kind.name] = f"entry point {entry.name}{f' of {entry.dist.name}' if entry.dist is not None else ''}"
     kinds |= REGISTERED
-    problems = [
-        Problem(place, 1, 1, f'{GROUP}: the check "{name}" {what}', expected, near)
-        for name, place in places.items()
-        for what, expected, near in _wrong_roots(kinds[name], kinds)
-    ]
+    problems = []
+    for name, place in places.items():
+        for root in kinds[name].rests_on:
+            if root not in kinds:
+                what = f'{GROUP}: the check "{name}" rests on an unknown check "{root}"'
+                problems.append(Problem(place, 1, 1, what, listing(kinds), nearest(root, kinds)))
+    try:
+        TopologicalSorter({name: kind.rests_on for name, kind in kinds.items()}).prepare()
+    except CycleError as error:
+        circle = error.args[1][::-1]
+        place = next(place for name, place in places.items() if name in circle)
+        what = f"{GROUP}: checks rest on each other in a circle: {' rests on '.join(circle)}"
+        problems.append(Problem(place, 1, 1, what, "a more basic check"))
     if problems:
         raise SpecError(problems)
     return kinds
-
-
-def _wrong_roots(kind: CheckKind, kinds: Mapping[str, CheckKind]) -> Iterator[tuple[str, str, str]]:
-    """Yield what is wrong with `rests_on` of a check, what was expected, and the nearest valid name."""
-    others = [name for name in kinds if name != kind.name]
-    for name in kind.rests_on:
-        if name not in kinds:
-            yield f'rests on an unknown check "{name}"', listing(others), nearest(name, others)
-        elif way := _way(name, kind.name, kinds):
-            roots = ["itself"] if name == kind.name else way
-            yield f"rests on {', which rests on '.join(roots)}", "a more basic check", ""
-
-
-def _way(start: str, goal: str, kinds: Mapping[str, CheckKind]) -> list[str]:
-    """Return the shortest chain of checks from `start` to `goal`, each resting on the next, or an empty list."""
-    ways, seen = [[start]], {start}
-    for way in ways:
-        if way[-1] == goal:
-            return way
-        further = [name for name in kinds[way[-1]].rests_on if name in kinds and name not in seen]
-        seen.update(further)
-        ways += [[*way, name] for name in further]
-    return []
 
 
 REGISTERED: dict[str, CheckKind] = {}

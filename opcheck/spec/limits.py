@@ -32,19 +32,19 @@ class Limits:
 
     def of_operator(self, spec: OperatorSpec) -> Iterator[Mistake]:
         """Yield the mistakes in the claims of an operator, except those in its samples."""
-        own: dict[Path, str] = {("target",) if spec.target else ("name",): spec.callable_path}
-        own |= {("aliases", index): alias for index, alias in enumerate(spec.aliases)}
-        for index, variant in enumerate(spec.variants):
-            if isinstance(variant, VariantTarget) and variant.target is not None:
-                own["variants", index, "target"] = variant.target
-        for place, path in own.items():
-            yield from _refused(place, path, self.modules)
+        targets = [one.target if isinstance(one, VariantTarget) else None for one in spec.variants]
         reference = spec.reference_in_full
+        paths: dict[Path, str | None] = {
+            ("target",) if spec.target else ("name",): spec.callable_path,
+            ("surrogate",): spec.surrogate_path,
+            **{("aliases", index): alias for index, alias in enumerate(spec.aliases)},
+            **{("variants", index, "target"): target for index, target in enumerate(targets)},
+        }
+        for place, path in paths.items():
+            yield from _refused(place, path, self.modules)
         if reference is not None:
             place = ("reference",) if isinstance(spec.reference, str) else ("reference", "target")
             yield from _refused(place, reference.target, (*self.modules, *REFERENCE_MODULES))
-        if spec.surrogate_path is not None:
-            yield from _refused(("surrogate",), spec.surrogate_path, self.modules)
         for index, module in enumerate(spec.imports):
             words = not_importable(module, self.modules)
             if words:
@@ -85,8 +85,8 @@ class Limits:
         return f"too many samples: {count}", f"at most {self.max_samples} (max_samples of [tool.opcheck])"
 
 
-def _refused(place: Path, path: str, modules: Sequence[str]) -> Iterator[Mistake]:
-    words = refused(path, modules)
+def _refused(place: Path, path: str | None, modules: Sequence[str]) -> Iterator[Mistake]:
+    words = refused(path, modules) if path is not None else None
     if words:
         yield Mistake(place, *words)
 

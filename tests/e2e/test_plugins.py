@@ -161,10 +161,14 @@ def test_what_is_wrong_with_a_plugin_is_told_in_words(cli, plain_pytest, plugged
     ("roots", "message"),
     [
         ({"mine": ["bakward"]}, 'the check "mine" rests on an unknown check "bakward"; expected '),
-        ({"mine": ["backward", "mine"]}, 'the check "mine" rests on itself; expected a more basic check'),
+        (
+            {"mine": ["backward", "mine"]},
+            "checks rest on each other in a circle: mine rests on mine; expected a more basic check",
+        ),
         (
             {"mine": ["yours"], "yours": ["hers"], "hers": ["mine"]},
-            'the check "mine" rests on yours, which rests on hers, which rests on mine; expected a more basic check',
+            "checks rest on each other in a circle: mine rests on yours rests on hers rests on mine; "
+            "expected a more basic check",
         ),
     ],
     ids=["unknown", "itself", "circle"],
