@@ -171,15 +171,14 @@ def _accelerator(device: torch.device) -> Availability:
 
 
 def answer_and_exit() -> None:
-    """Read profiles from stdin, write "ready" and then whether each device is present, as JSON, and exit.
+    """Read profiles from stdin, write whether each device is present, as JSON, and exit.
 
     The processes that `presence.ask` starts run this function, so that no other process imports a backend that may
-    crash. "ready" means that torch is imported. Output of a backend is dropped.
+    crash. Output of a backend is dropped.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    profiles = [DeviceProfile.model_validate(one) for one in json.loads(sys.stdin.readline())]
-    print("ready", file=answers, flush=True)
-    text = json.dumps({profile.name: vars(availability(profile)) for profile in profiles})
-    print(text, file=answers, flush=True)
+    profiles = [DeviceProfile.model_validate(one) for one in json.load(sys.stdin)]
+    json.dump({profile.name: vars(availability(profile)) for profile in profiles}, answers)
+    answers.flush()
     os._exit(0)  # skip the exit handlers of the backend, which may fail

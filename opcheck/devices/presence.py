@@ -11,8 +11,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
+from itertools import repeat
 from typing import Any
 
 from opcheck.settings import Settings
@@ -20,8 +22,8 @@ from opcheck.spec.device_profile import DeviceProfile, Hint
 from opcheck.spec.problems import listing, unknown, worded
 from opcheck.text import ending, separated
 
-SECONDS = 60.0
-"""The maximum time to import the modules of devices and to create a tensor on each, in seconds."""
+SECONDS = 120.0
+"""The maximum time to import torch and the modules of devices, and to create a tensor on each, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -87,44 +89,29 @@ def ask(profiles: Iterable[DeviceProfile], settings: Settings) -> dict[str, Avai
     for profile in profiles:
         groups.setdefault(own_modules(profile), []).append(profile)
     path = [*sys.path, str(settings.root)]
-    begun = [(modules, same, _begin(same, path)) for modules, same in groups.items()]
-    answers: dict[str, Availability] = {}
-    for modules, same, process in begun:
-        answers |= _answer(process, modules, same)
-    return answers
+    with ThreadPoolExecutor() as pool:
+        each = list(pool.map(_asked, groups, groups.values(), repeat(path)))
+    return {name: answer for answers in each for name, answer in answers.items()}
 
 
 _CODE = "import sys; sys.path[:] = sys.argv[1:]; from opcheck.devices.device import answer_and_exit as f; f()"
 """The code of a new process. It imports from the same folders as this process, and from that of the project."""
 
 
-def _begin(profiles: list[DeviceProfile], path: list[str]) -> subprocess.Popen[bytes]:
+def _asked(modules: tuple[str, ...], profiles: list[DeviceProfile], path: list[str]) -> dict[str, Availability]:
+    """Return whether devices that need some modules can be used, by name, as a new process finds out."""
     keys = ("name", "torch", "module", "seed", "synchronize")
     request = [{key: value for key in keys if (value := getattr(one, key)) is not None} for one in profiles]
-    process = subprocess.Popen(
-        [sys.executable, "-c", _CODE, *path],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-    )  # fmt: skip
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(request).encode() + b"\n")
-    return process
-
-
-def _answer(
-    process: subprocess.Popen[bytes], modules: tuple[str, ...], profiles: list[DeviceProfile]
-) -> dict[str, Availability]:
-    assert process.stdout is not None
     what = f"importing {', '.join(modules)}" if modules else "asking torch for it"
     try:
-        process.stdout.readline()  # wait until torch is imported, so that the time-out does not include it
-        text = process.communicate(timeout=SECONDS)[0]
-        answers: dict[str, dict[str, Any]] = json.loads(text) if text else {}
+        process = subprocess.run(
+            [sys.executable, "-c", _CODE, *path],
+            input=json.dumps(request).encode(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=SECONDS,
+        )  # fmt: skip
+        answers: dict[str, dict[str, Any]] = json.loads(process.stdout or "{}")
         why = f"{what}: {ending(process.returncode)}"
     except subprocess.TimeoutExpired:
         answers, why = {}, f"{what} takes longer than {SECONDS:g} s"
-    finally:
-        process.kill()
-        process.communicate()
     return {
         one.name: Availability(**answers[one.name]) if one.name in answers else Availability(False, why)
         for one in profiles
