@@ -12,7 +12,7 @@ from opcheck.matrix import Matrix
 from opcheck.spec.checks import Derive
 from opcheck.spec.claims import Jacobian
 from opcheck.spec.device_profile import DeviceProfile, profiles
-from opcheck.spec.document import PROJECT, Document, read_bytes
+from opcheck.spec.document import PROJECT, Document, read_bytes, shown
 from opcheck.spec.limits import Limits
 from opcheck.spec.model import Frozen, Located
 from opcheck.spec.positions import Path as KeyPath
@@ -94,7 +94,8 @@ class Settings(Located):
 
     def option_for(self, profile: DeviceProfile) -> str:
         """Return the `--device-profile` option that `opcheck run` needs for a device; empty if it needs none."""
-        return f"--device-profile {shlex.quote(profile.file)}" if profile.path in self._profiles else ""
+        own = profile.file in map(shown, self._profiles)
+        return f"--device-profile {shlex.quote(profile.file)}" if own else ""
 
     def put_on_path(self) -> None:
         """Append the root to sys.path, so that the project's modules can be imported without being installed."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
+from opcheck.spec.recipe import SPARSE_LAYOUTS
+
 DtypeRule = Literal["derivative", "coarse", "values", "every", "one"]
 """The dtypes that a check runs in. derivative: the most precise real and complex dtypes of backward; coarse: the dtypes
 of backward below double precision; values: the most precise real and complex dtypes of forward, and int64; every: all
@@ -121,7 +123,7 @@ BUILTIN = (
         "opcheck.checks.jacobian.accuracy:check",
         needs=("backward",),
         rests_on=(*BASIC, "context"),
-        applies=lambda operator: operator.has_movable_samples,
+        applies=lambda operator: operator.has_leaves_in("strided", *SPARSE_LAYOUTS),  # each element can be perturbed
     ),
     of_function(
         "derived",
@@ -246,21 +248,21 @@ BUILTIN = (
         "the second derivative, reverse over forward, equals the numerical one",
         needs=("backward", "forward_ad", "second_order", "rev_over_fwd"),
         rests_on=(*SOUND, "forward_ad", "rev_over_rev"),
-        applies=lambda operator: operator.has_dense_samples,
+        applies=lambda operator: operator.has_leaves_in("strided"),
     ),
     jacobian(
         "fwd_over_fwd",
         "the second derivative, forward over forward, equals the numerical one",
         needs=("backward", "forward_ad", "second_order", "fwd_over_fwd"),
         rests_on=(*SOUND, "forward_ad", "rev_over_rev"),
-        applies=lambda operator: operator.has_dense_samples,
+        applies=lambda operator: operator.has_leaves_in("strided"),
     ),
     jacobian(
         "rev_over_rev_over_rev",
         "the third derivative, in reverse mode throughout, equals the numerical one",
         needs=("backward", "second_order", "third_order"),
         rests_on=(*SOUND, "saved", "backward", "rev_over_rev"),
-        applies=lambda operator: operator.has_dense_samples,
+        applies=lambda operator: operator.has_leaves_in("strided"),
     ),
     jacobian(
         "scalarized_second_order",

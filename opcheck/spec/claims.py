@@ -1,5 +1,6 @@
 """The claims of an operator, apart from its samples: dtypes, support, tolerances, outputs and known failures."""
 
+from collections import ChainMap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -116,10 +117,7 @@ class Tolerance(Model):
     @classmethod
     def first_set(cls, several: Iterable["Tolerance"]) -> "Tolerance":
         """Return each number from the first tolerance that sets it, or None. several: the most specific first."""
-        numbers: dict[str, float] = {}
-        for one in several:
-            numbers = one.numbers() | numbers
-        return cls(**numbers)
+        return cls(**ChainMap(*(one.numbers() for one in several)))
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers that are set, by key."""

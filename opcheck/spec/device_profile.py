@@ -97,17 +97,11 @@ class DeviceProfile(Located):
 
     _place: KeyPath = ("device",)
     _written: DeviceProfile | None = None
-    _path: Path | None = None
 
     @property
     def file(self) -> str:
-        """The file of the profile, relative if possible; empty for a profile made in Python."""
-        return self._document.file if self._path else ""
-
-    @property
-    def path(self) -> Path | None:
-        """The path of the profile's file; None for a profile made in Python."""
-        return self._path
+        """The file of the profile, relative if possible; `Python` for a profile made in Python."""
+        return self._document.file
 
     @property
     def written(self) -> DeviceProfile:
@@ -144,7 +138,7 @@ class DeviceProfile(Located):
             written = (one.tolerance.model_dump(exclude_unset=True) for one in (parent, self))
             own["tolerance"] = Tolerances(**merge(*written))
         profile = parent.model_copy(update=own)
-        profile._document, profile._path, profile._written = self._document, self._path, self
+        profile._document, profile._written = self._document, self
         return profile
 
 
@@ -158,7 +152,7 @@ def read_profile(path: Path) -> DeviceProfile:
     """Return the profile in a file, without inherited keys. Raises SpecError if it is invalid."""
     document = Document.read(path)
     profile = validated(ProfileFile, document.data, document.problem).device
-    profile._document, profile._path = document, path
+    profile._document = document
     for index, expect in enumerate(profile.expect):
         expect._document, expect._place = document, ("device", "expect", index)
     return profile

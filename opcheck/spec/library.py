@@ -66,6 +66,11 @@ class Sample:
         return [part for _, part in parts([self.args, self.kwargs]) if isinstance(part, Tensor)]
 
     @cached_property
+    def leaf_layouts(self) -> set[str]:
+        """The layouts of the tensors that are differentiated in a floating or complex dtype."""
+        return {tensor.layout for tensor in self.tensors if tensor.grad is not False}
+
+    @cached_property
     def elements(self) -> int:
         """The total number of elements of the tensors."""
         return sum(recipe.numel for recipe in self.tensors)
@@ -212,26 +217,14 @@ class Operator:
         return any(sample.is_sparse for sample in self.samples)
 
     @cached_property
-    def has_dense_samples(self) -> bool:
-        """Whether there is a sample whose leaves are all strided."""
-        return self._has_leaves_of("strided")
-
-    @cached_property
-    def has_movable_samples(self) -> bool:
-        """Whether there is a sample whose leaves are all strided or sparse, so that each element can be perturbed."""
-        return self._has_leaves_of("strided", *SPARSE_LAYOUTS)
-
-    @cached_property
     def has_varied_samples(self) -> bool:
         """Whether opcheck derives samples. This needs a sample with `vary` whose tensors are all strided."""
         varied = [sample for sample in self.samples if sample.vary]
         return any({tensor.layout for tensor in sample.tensors} == {"strided"} for sample in varied)
 
-    def _has_leaves_of(self, *layouts: str) -> bool:
-        return any(
-            all(tensor.layout in layouts or tensor.grad is False for tensor in sample.tensors)
-            for sample in self.samples
-        )
+    def has_leaves_in(self, *layouts: str) -> bool:
+        """Return whether there is a sample whose leaves all have one of these layouts."""
+        return any(sample.leaf_layouts.issubset(layouts) for sample in self.samples)
 
     def has_disclaimers(self, supports: Supports) -> bool:
         """Return whether the spec disclaims something that the check `unsupported` can test."""

@@ -66,7 +66,6 @@ LONGEST_NAME = 100
 LONGEST_PATTERN = 1000
 MOST_GROUPS = 100
 """The maximum number of groups in a regular expression. Python compiles nested groups recursively."""
-SPECIAL = frozenset("[](){}*+?\\|")
 TAKEN_MARKS = frozenset({
     "filterwarnings", "flaky", "forked", "parameterise", "parameterize", "parametrise", "parametrize", "repeat", "skip",
     "skipif", "timeout", "tryfirst", "trylast", "usefixtures", "xdist_group", "xfail",
@@ -136,8 +135,6 @@ def _specifier(text: str) -> str:
 
 
 def _regular_expression(text: str) -> str:
-    if SPECIAL.isdisjoint(text):
-        return text  # plain words need no compiling
     if text.count("(") > MOST_GROUPS:
         raise refuse(f"a regular expression of {text.count('(')} groups is too large", f"at most {MOST_GROUPS}")
     try:
