@@ -52,7 +52,7 @@ SECONDS = 60.0
 MOST = 200
 """The maximum number of samples of an entry that are called."""
 
-KNOWN = frozenset(expand(["all"]))
+KNOWN = frozenset(expand(("all",)))
 """The dtypes whose claims are compared. op_db also lists complex32 and eight-bit floats."""
 
 NAMES = {

@@ -141,7 +141,7 @@ def _names(names_or_groups: Iterable[str | torch.dtype], own: str) -> tuple[str,
 
     Raises ValueError for an unknown name, and for a real dtype if the arguments are complex.
     """
-    entries = [str(entry).removeprefix("torch.") for entry in names_or_groups]
+    entries = tuple(str(entry).removeprefix("torch.") for entry in names_or_groups)
     for entry in entries:
         mistake = names.unknown(entry)
         if mistake:

@@ -27,9 +27,11 @@ def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
     known = list(devices)
     problems = [problem for device in known for problem in _of_profile(device.written)]
     problems += [problem for operator in library for problem in _of_tolerances(operator, known)]
-    return problems + [
-        problem for one, sharing in _sharing(library) for problem in _of_expectation(one, sharing, known)
-    ]
+    shared: dict[tuple[str, Path], tuple[Expect, list[Operator]]] = {}  # by several operators, if it is in the defaults
+    for operator in library:
+        for expect in operator.spec.expect:
+            shared.setdefault(expect.origin, (expect, []))[1].append(operator)
+    return problems + [problem for each in shared.values() for problem in _of_expectation(*each, known)]
 
 
 def unmatched(device: DeviceProfile, library: Library) -> Iterator[Problem]:
@@ -61,11 +63,6 @@ def _meant(names: Iterable[str], ids: list[str]) -> str:
     return next(filter(None, (nearest(name, ids) for name in missing)), "")
 
 
-def _sample_names(operators: Iterable[Operator]) -> list[str]:
-    names = (name for operator in operators for sample in operator.samples for name in names_of(sample.name))
-    return list(dict.fromkeys(names))
-
-
 def _of_profile(device: DeviceProfile) -> Iterator[Problem]:
     yield from _unknown_overrides(device.tolerance, ("tolerance",), device.problem)
     choices = _choices([device], get_args(VariantKind))
@@ -89,15 +86,6 @@ def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator
     yield from dict.fromkeys(problems)  # a table of a device repeats the mistakes that it takes from the operator
 
 
-def _sharing(library: Library) -> list[tuple[Expect, list[Operator]]]:
-    """Return each expectation with the operators that share it: several, if it is in the defaults of a file."""
-    sharing: dict[tuple[str, Path], tuple[Expect, list[Operator]]] = {}
-    for operator in library:
-        for expect in operator.spec.expect:
-            sharing.setdefault(expect.origin, (expect, []))[1].append(operator)
-    return list(sharing.values())
-
-
 def _of_expectation(expect: Expect, operators: list[Operator], devices: list[DeviceProfile]) -> list[Problem]:
     """Return the mistakes in an expectation that operators share: unknown names, or no matching case of any operator.
 
@@ -105,7 +93,8 @@ def _of_expectation(expect: Expect, operators: list[Operator], devices: list[Dev
     """
     known = [one for operator in operators for one in (operator, *operator.elsewhere)]
     variants = dict.fromkeys(variant.kind for operator in known for variant in operator.variants)
-    mistakes = list(_unknown_names(expect, {**_choices(devices, variants), "sample": _sample_names(known)}))
+    samples = dict.fromkeys(name for one in known for sample in one.samples for name in names_of(sample.name))
+    mistakes = list(_unknown_names(expect, {**_choices(devices, variants), "sample": samples}))
     if mistakes or _matches_a_case(expect.when, known, devices):
         return mistakes
     if operators[1:]:

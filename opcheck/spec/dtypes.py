@@ -95,24 +95,20 @@ def unknown(entry: str) -> tuple[str, str, str] | None:
 
 
 @lru_cache(maxsize=512)
-def _expand(entries: tuple[str, ...]) -> tuple[str, ...]:
+def expand(entries: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the dtypes that names and groups expand to, in the order of `KNOWN`.
+
+    Dtypes that only a device profile declares come last.
+
+    >>> expand(("floating", "-half"))
+    ('float32', 'float64')
+    """
     chosen: dict[str, None] = {}
     for entry in entries:
         members = GROUPS.get(entry.removeprefix("-"), (entry.removeprefix("-"),))
         removed = members if entry.startswith("-") else ()
         chosen = {name: None for name in (*chosen, *members) if name not in removed}
     return (*(name for name in KNOWN if name in chosen), *(name for name in chosen if name not in KNOWN))
-
-
-def expand(entries: Iterable[str]) -> tuple[str, ...]:
-    """Return the dtypes that a list of names and groups expands to, in the order of `KNOWN`.
-
-    Dtypes that only a device profile declares come last.
-
-    >>> expand(["floating", "-half"])
-    ('float32', 'float64')
-    """
-    return _expand(tuple(entries))
 
 
 def real_of(dtype: str) -> str:

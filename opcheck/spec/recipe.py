@@ -23,12 +23,18 @@ Through = Literal[
     "symmetrize", "tril", "triu", "positive_diagonal", "positive_definite", "low_rank", "log_simplex", "simplex",
     "orthogonal", "unit_norm",
 ]  # fmt: skip
-BLOCKED = ("sparse_bsr", "sparse_bsc")
 PLAIN = frozenset({"shape", "dtype", "low", "high", "exclude", "grad"})
 """Keys of a tensor that can be combined freely."""
 SQUARE_STRUCTURES = ("hermitian", "positive_definite")
 SQUARE_THROUGH = ("symmetrize", "orthogonal")
+BLOCKED = ("sparse_bsr", "sparse_bsc")
 SPARSE_LAYOUTS = tuple(name for name in get_args(Layout) if name.startswith("sparse"))
+LAYOUTS_WITH = {
+    "blocksize": BLOCKED,
+    **dict.fromkeys(("nnz", "dense_dim"), SPARSE_LAYOUTS),
+    **dict.fromkeys(("memory", "conj", "neg"), ("strided", "jagged")),
+}
+"""The layouts that a key of a tensor applies to."""
 
 
 def _known_dtype(name: str) -> str:
@@ -54,16 +60,11 @@ def nested(value: Any, *, at: tuple[int | str, ...] = ()) -> Any:
         if len({_sizes(row) for row in rows}) > 1:
             raise refuse("the rows of values differ in length", "a rectangular array", at=at)
         return rows
-    what = json.dumps(value) if isinstance(value, str) else str(value)
-    if isinstance(value, dict):
-        what, parts = "a table", value.get("complex")
-        if set(value) == {"complex"}:
-            at = (*at, "complex")
-            listed = parts if isinstance(parts, (list, tuple)) else ()
-            wrong = [index for index, part in enumerate(listed) if type(part) not in (int, float)]
-            if len(listed) == 2 and not wrong:
-                return complex(*listed)
-            at = (*at, *wrong[:1])
+    if isinstance(value, dict) and set(value) == {"complex"}:
+        listed = value["complex"]
+        if isinstance(listed, (list, tuple)) and [type(part) in (int, float) for part in listed] == [True, True]:
+            return complex(*listed)
+    what = "a table" if isinstance(value, dict) else json.dumps(value) if isinstance(value, str) else str(value)
     expected = "numbers, booleans, { complex = [re, im] } or arrays of them"
     raise refuse(f"{what} is not a valid tensor value", expected, at=at)
 
@@ -150,14 +151,10 @@ class Tensor(Model):
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         """Yield what is wrong and what was expected, for each combination of keys that is not allowed."""
         written, rank, layout = self.model_fields_set, len(self.sizes), self.layout
-        if self.blocksize is not None and layout not in BLOCKED:
-            yield f"blocksize does not apply to the layout {layout}", f"layout {' or '.join(BLOCKED)}"
-        for key in ("nnz", "dense_dim"):
-            if key in written and layout not in SPARSE_LAYOUTS:
-                yield f"{key} does not apply to the layout {layout}", "a sparse layout"
-        for key in ("memory", "conj", "neg"):
-            if key in written and layout not in ("strided", "jagged"):
-                yield f"{key} does not apply to the layout {layout}", "the layout strided or jagged"
+        for key, layouts in LAYOUTS_WITH.items():
+            if key in written and layout not in layouts:
+                expected = "a sparse layout" if layouts == SPARSE_LAYOUTS else f"the layout {' or '.join(layouts)}"
+                yield f"{key} does not apply to the layout {layout}", expected
         least = 0 if layout in ("strided", "mkldnn", "sparse_coo") else 2
         if rank < least:
             yield f"the layout {layout} needs at least {least} dimensions, not {rank}", "a larger shape"

@@ -32,11 +32,11 @@ from opcheck.spec.dtypes import (
     ],
 )
 def test_a_list_stands_for_its_dtypes_in_a_fixed_order(entries: list[str], names: tuple[str, ...]) -> None:
-    assert expand(entries) == names
+    assert expand(tuple(entries)) == names
 
 
 def test_all_is_what_every_spec_makes_a_claim_about() -> None:
-    assert expand(["all"]) == STANDARD
+    assert expand(("all",)) == STANDARD
     assert not set(STANDARD) & set(EXOTIC)
 
 
@@ -85,7 +85,7 @@ def test_real_and_complex_dtypes_of_one_precision_belong_together() -> None:
 def test_the_finest_dtype_claimed_is_the_measure_of_a_coarser_one(
     dtype: str, claimed: list[str], finer: str | None
 ) -> None:
-    assert finer_than(dtype, expand(claimed)) == finer
+    assert finer_than(dtype, expand(tuple(claimed))) == finer
 
 
 def test_integers_are_those_of_the_case_or_int64() -> None:

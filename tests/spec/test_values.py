@@ -196,7 +196,7 @@ class TestTensors:
             "nnz does not apply to the layout strided; expected a sparse layout"
         )
         assert refused("{ shape = [2, 2], layout = 'sparse_csr', blocksize = [1, 1] }") == (
-            "blocksize does not apply to the layout sparse_csr; expected layout sparse_bsr or sparse_bsc"
+            "blocksize does not apply to the layout sparse_csr; expected the layout sparse_bsr or sparse_bsc"
         )
 
     @pytest.mark.parametrize("dtype", ["float16", "int8", "complex32", "float8_e5m2", "real", "complex"])

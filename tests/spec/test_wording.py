@@ -436,9 +436,9 @@ class TestValues:
             "expected numbers, booleans, { complex = [re, im] } or arrays of them"
         ]
         (line,) = about_argument('{ values = [1, { complex = [1, "x"] }] }')
-        assert line.startswith('"x"] }] } -> a table is not a valid tensor value')
+        assert line.startswith('{ complex = [1, "x"] }] } -> a table is not a valid tensor value')
         (line,) = about_argument("{ values = [1, { complex = 3 }] }")
-        assert line.startswith("3 }] } -> a table is not a valid tensor value")
+        assert line.startswith("{ complex = 3 }] } -> a table is not a valid tensor value")
         assert about_argument("{ values = [[[1], [2]], [[1], [2, 3]]] }") == [
             "[[1], [2, 3]]] } -> the rows of values differ in length; expected a rectangular array"
         ]
