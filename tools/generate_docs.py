@@ -88,13 +88,28 @@ def _is_metadata(part: Any) -> bool:
     return not (isinstance(part, type) or get_origin(part) or hasattr(part, "__value__") or part is Any)
 
 
+TORCH_PARAMETERS = {
+    "backward": "check_backward_ad",
+    "forward_ad": "check_forward_ad",
+    "batched_grad": "check_batched_grad",
+    "batched_forward_grad": "check_batched_forward_grad",
+    "undefined_grad": "check_undefined_grad",
+    "grad_dtypes": "check_grad_dtypes",
+    "nondeterminism": "nondet_tol",
+    "rev_over_rev": "check_rev_over_rev",
+    "fwd_over_rev": "check_fwd_over_rev",
+    "masked": "masked",
+}
+"""The parameters of torch's gradcheck and gradgradcheck that correspond to checks."""
+
+
 def checks() -> str:
     """Return a table of the checks: name, claim, `supports` it needs, blocking checks, torch's parameter, dtypes."""
     titles = ("check", "what a pass says", "`supports` it needs", "blocked by", "torch's parameter", "dtypes")
     rows = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for kind in CHECKS:
         needs = ", ".join(f"`{name}`" for name in kind.needs)
-        parameter = f"`{kind.torch_parameter}`" if kind.torch_parameter else ""
+        parameter = f"`{TORCH_PARAMETERS[kind.name]}`" if kind.name in TORCH_PARAMETERS else ""
         roots = ", ".join(f"`{name}`" for name in kind.rests_on)
         rows.append(f"| `{kind.name}` | {kind.claim} | {needs} | {roots} | {parameter} | {kind.dtypes} |")
     return "\n".join(rows)

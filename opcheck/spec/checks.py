@@ -28,8 +28,6 @@ class CheckKind:
     """The meaning of a pass, in one line."""
     implementation: str
     """The import path `package.module:function`; empty for a check with a `judge`."""
-    torch_parameter: str = ""
-    """The corresponding parameter of torch's gradcheck or gradgradcheck."""
     needs: tuple[str, ...] = ()
     """Keys of `supports` that must not be disclaimed, the most specific one last."""
     feature: str = ""
@@ -99,12 +97,13 @@ jacobian = partial(CheckKind, implementation="opcheck.checks.jacobian.compare:ch
 """A check that compares Jacobians, or uses the evidence that is computed for them."""
 of_function = partial(CheckKind, every_variant=False)
 """A check of the function alone, since its variants would give the same result."""
+of_gradients = partial(of_function, needs=("backward",), rests_on=(*BASIC, "context"))
+"""A check of the gradients of the function alone."""
 
 BUILTIN = (
     jacobian(
         "backward",
         "the reverse-mode Jacobian equals the numerical one, also through non-contiguous cotangents",
-        torch_parameter="check_backward_ad",
         needs=("backward",),
         rests_on=SOUND,
         methods=True,
@@ -112,7 +111,6 @@ BUILTIN = (
     jacobian(
         "forward_ad",
         "the forward-mode Jacobian equals the numerical one",
-        torch_parameter="check_forward_ad",
         needs=("forward_ad",),
         rests_on=(*BASIC, "context"),
         methods=True,
@@ -137,21 +135,18 @@ BUILTIN = (
     jacobian(
         "batched_grad",
         "the vmapped vjp equals the loop over it",
-        torch_parameter="check_batched_grad",
         needs=("backward", "batched_grad"),
         rests_on=(*BASIC, "backward"),
     ),
     jacobian(
         "batched_forward_grad",
         "the vmapped jvp equals the loop over it",
-        torch_parameter="check_batched_forward_grad",
         needs=("forward_ad", "batched_forward_grad"),
         rests_on=(*BASIC, "forward_ad"),
     ),
     jacobian(
         "undefined_grad",
         "undefined cotangents and tangents are treated as zeros",
-        torch_parameter="check_undefined_grad",
         needs=("backward", "undefined_grad"),
         rests_on=(*BASIC, "backward", "forward_ad"),
     ),
@@ -159,7 +154,6 @@ BUILTIN = (
         "grad_dtypes",
         "each gradient has the dtype, shape, layout and device of its input",
         "opcheck.checks.jacobian.grad_dtypes:check",
-        "check_grad_dtypes",
         needs=("backward",),
         rests_on=BASIC,
     ),
@@ -167,7 +161,6 @@ BUILTIN = (
         "nondeterminism",
         "running backward twice gives the same result",
         "opcheck.checks.behavior.nondeterminism:check",
-        "nondet_tol",
         needs=("backward",),
         rests_on=("device_consistency", "purity"),
     ),
@@ -191,55 +184,43 @@ BUILTIN = (
         feature="independence of modes, autocast, threads and other calls",
         rests_on=BASIC,
     ),
-    of_function(
+    of_gradients(
         "needs_input_grad",
         "gradients do not depend on which inputs require grad; an output requires grad only if an input does",
         "opcheck.checks.behavior.needs_input_grad:check",
-        needs=("backward",),
-        rests_on=(*BASIC, "context"),
     ),
-    of_function(
+    of_gradients(
         "linearity",
         "derivatives are linear in cotangents and tangents: at any scale, with NaN, lazy conj/neg, any memory layout",
         "opcheck.checks.behavior.linearity:check",
-        needs=("backward",),
         feature="derivatives that are linear in cotangents and tangents",
-        rests_on=(*BASIC, "context"),
     ),
-    of_function(
+    of_gradients(
         "saved",
         "changing a tensor in place before backward raises or has no effect; saved tensors are freed with the graph",
         "opcheck.checks.behavior.saved:check",
-        needs=("backward",),
         feature="what is kept for backward is guarded against changes in place",
-        rests_on=(*BASIC, "context"),
     ),
-    of_function(
+    of_gradients(
         "detached",
         "each output that depends on an input requires grad",
         "opcheck.checks.behavior.detached:check",
-        needs=("backward",),
-        rests_on=(*BASIC, "context"),
     ),
-    of_function(
+    of_gradients(
         "aliasing",
         "one tensor, or slices of it, may be several arguments; outputs share memory with inputs only as tracked views",
         "opcheck.checks.behavior.aliasing:check",
-        needs=("backward",),
         feature="one tensor, or parts of it, in two places; memory shared with outputs",
-        rests_on=(*BASIC, "context"),
     ),
     jacobian(
         "rev_over_rev",
         "the second derivative, reverse over reverse, equals the numerical one",
-        torch_parameter="check_rev_over_rev",
         needs=("backward", "second_order"),
         rests_on=(*SOUND, "saved", "backward"),
     ),
     jacobian(
         "fwd_over_rev",
         "the second derivative, forward over reverse, equals the numerical one",
-        torch_parameter="check_fwd_over_rev",
         needs=("backward", "forward_ad", "second_order", "fwd_over_rev"),
         rests_on=(*SOUND, "saved", "backward", "forward_ad", "rev_over_rev"),
     ),
@@ -275,7 +256,6 @@ BUILTIN = (
         "masked",
         "derivatives of sparse inputs are right under masked and, where claimed, non-masked semantics",
         "opcheck.checks.jacobian.masked:check",
-        "masked",
         needs=("backward", "masked"),
         may_be_wrong=True,
         applies=lambda operator: operator.has_sparse_samples,
