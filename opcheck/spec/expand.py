@@ -69,7 +69,7 @@ class Expansion:
             label = written.name or str(index)
             if not isinstance(written, TemplateUse):
                 if not self._report(self._mistakes(written, label), locate):
-                    yield from self._samples(written, label, path)
+                    yield from self._expanded(written, label, path)
                 continue
             try:
                 template = self._template(written, locate)
@@ -121,11 +121,11 @@ class Expansion:
                 sound = False
                 continue
             points += _points(spec)
-            yield from self._samples(spec, name, path, use.skip)
+            yield from self._expanded(spec, name, path, use.skip)
         if sound:  # else the points of some samples are unknown, which an entry of `skip` may match
             self._report(_unused(use.skip, points), self._locate_in(path))
 
-    def _samples(self, spec: SampleSpec, label: str, path: KeyPath, further: Iterable[Point] = ()) -> Iterator[Sample]:
+    def _expanded(self, spec: SampleSpec, label: str, path: KeyPath, further: Iterable[Point] = ()) -> Iterator[Sample]:
         """Yield the expanded samples of a written sample: one for each combination of its grid that is not skipped.
 
         path: of the sample, or of the use of a template, in the operator.
@@ -133,6 +133,7 @@ class Expansion:
         """
         dtypes = None if spec.dtypes is None else expand(spec.dtypes)
         skips = [*spec.skip, *further]
+        path = self.entry.place(path)
         for point in _points(spec):
             if dtypes != () and not any(_matches(skip, point) for skip in skips):
                 named = ",".join(f"{key}={_text(value)}" for key, value in point.items())
@@ -141,7 +142,7 @@ class Expansion:
                     tuple(spec.args),
                     spec.kwargs | point,
                     self.entry.document,
-                    self.entry.place(path),
+                    path,
                     grad_outputs=None if spec.grad_outputs is None else tuple(spec.grad_outputs),
                     dtypes=dtypes,
                     vary=ways(self.spec.vary if spec.vary is None else spec.vary),

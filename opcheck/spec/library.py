@@ -12,7 +12,7 @@ from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.document import Document
 from opcheck.spec.dtypes import HALF
 from opcheck.spec.entry import Entry
-from opcheck.spec.operator import Claims, Construction, OperatorSpec, PerDevice, VariantTarget
+from opcheck.spec.operator import Construction, OperatorSpec, PerDevice, VariantTarget
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.positions import Span
 from opcheck.spec.problems import Problem
@@ -235,7 +235,7 @@ class Operator:
             silent.add("inplace_backward")
         return bool(set(supports.disclaimed()) - silent)
 
-    def claims_on(self, device: DeviceProfile) -> Claims | PerDevice:
+    def claims_on(self, device: DeviceProfile) -> PerDevice:
         """Return the claims of the spec on a device, including dtypes that the device lacks."""
         return self.spec.per_device.get(device.name, self.spec)
 

@@ -182,12 +182,14 @@ def _one_of_a_kind(variants: list[str | VariantTarget]) -> list[str | VariantTar
 
 
 class PerDevice(Model):
-    """Claims that differ on one device. Tables are merged with those of the operator; arrays replace them."""
+    """Claims that may differ by device. Tables are merged with those of the operator; arrays replace them."""
 
-    dtypes: DtypeClaims = Field(default=Dtypes.model_construct(), description="the dtypes it supports there")
-    supports: Supports = Field(default=Supports.model_construct(), description="keys of `supports` that differ")
+    dtypes: DtypeClaims = Field(default=Dtypes.model_construct(), description="the dtypes in which it works")
+    supports: Supports = Field(
+        default=Supports.model_construct(), description="supported ways to differentiate and call it"
+    )
     tolerance: OperatorTolerances = Field(
-        default_factory=lambda: USUAL_TOLERANCES, description="tolerances of comparisons there"
+        default_factory=lambda: USUAL_TOLERANCES, description="tolerances of comparisons"
     )
 
 
@@ -200,7 +202,7 @@ class PerTorch(Model):
     errors: list[ErrorClaim] | None = Field(default=None, description="the inputs that it must refuse, all of them")
 
 
-class Claims(Model):
+class Claims(PerDevice):
     """The keys common to an operator and the defaults of a file."""
 
     imports: Frozen[ModuleName] = Field(
@@ -209,7 +211,6 @@ class Claims(Model):
     variants: Annotated[list[Literal["method", "inplace"] | VariantTarget], AfterValidator(_one_of_a_kind)] = Field(
         default_factory=list, description="other ways to call it: `torch.Tensor.sin`, `torch.Tensor.sin_`"
     )
-    dtypes: DtypeClaims = Field(default=Dtypes.model_construct(), description="the dtypes in which it works")
     devices: Frozen[DeviceName] | None = Field(default=None, description="the devices it runs on; default: all")
     torch: VersionCondition | None = Field(
         default=None, description='the versions of torch that have it, such as ">=2.13"; default: all'
@@ -219,14 +220,8 @@ class Claims(Model):
         default_factory=dict, description='what differs with versions of torch that meet a condition, such as "<2.14"'
     )
     samples: list[SampleEntry] = Field(default_factory=list, description="the arguments to test it with")
-    supports: Supports = Field(
-        default=Supports.model_construct(), description="supported ways to differentiate and call it"
-    )
     outputs: Outputs = Field(
         default=Outputs.model_construct(), description="the outputs to test, and a map applied to them"
-    )
-    tolerance: OperatorTolerances = Field(
-        default_factory=lambda: USUAL_TOLERANCES, description="tolerances of comparisons"
     )
     gradcheck: Gradcheck = Field(default=Gradcheck.model_construct(), description="settings for torch's gradcheck")
     reseed: bool = Field(default=False, description="reset the random generator before each call, for random operators")

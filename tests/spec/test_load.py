@@ -141,12 +141,16 @@ class TestTopLevel:
 class TestDefaults:
     def test_an_unknown_key_is_reported_at_its_place_in_the_defaults(self, mistakes: Mistakes) -> None:
         (line,) = mistakes("[defaults]\n  reseeds = true\n" + SIN)
-        assert line.startswith('spec.toml:2:3: unknown key "reseeds"; expected one of imports, variants, dtypes, ')
+        assert line.startswith(
+            'spec.toml:2:3: unknown key "reseeds"; expected one of dtypes, supports, tolerance, imports, variants, '
+        )
         assert line.endswith('; did you mean "reseed"?')
 
     def test_what_only_an_operator_can_say_is_unknown_in_the_defaults(self, mistakes: Mistakes) -> None:
         (line,) = mistakes('[defaults]\nname = "torch.cos"\n' + SIN)
-        assert line.startswith('spec.toml:2:1: unknown key "name"; expected one of imports, variants, dtypes, ')
+        assert line.startswith(
+            'spec.toml:2:1: unknown key "name"; expected one of dtypes, supports, tolerance, imports, variants, '
+        )
 
     def test_expectations_of_an_operator_replace_those_of_the_defaults(self, loaded: Load) -> None:
         entry = '{{ when = {{ check = "{}" }}, outcome = "fail", reason = "known" }}'

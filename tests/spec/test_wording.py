@@ -57,8 +57,8 @@ class TestUnknownKeys:
     def test_of_an_operator(self, about: About) -> None:
         (line,) = about("  reseeds = true")
         assert line == (
-            '3:3: unknown key "reseeds"; expected one of imports, variants, dtypes, devices, torch, per_device, '
-            "per_torch, samples, supports, outputs, tolerance, gradcheck, reseed, jacobian, orders, inplace, "
+            '3:3: unknown key "reseeds"; expected one of dtypes, supports, tolerance, imports, variants, devices, '
+            "torch, per_device, per_torch, samples, outputs, gradcheck, reseed, jacobian, orders, inplace, "
             "registered, layouts, masked, check_sparse_nnz, vary, expect, tags, notes, name, target, variant, "
             "module, aliases, reference, "
             'surrogate, errors; did you mean "reseed"?'
