@@ -14,13 +14,6 @@ from opcheck.spec.versions import torch_meets
 
 Kind = Literal["failed", "error", "inconclusive", "blocked"]
 """The outcomes that are failures."""
-MET_BY: dict[str, Kind] = {
-    "fail": "failed",
-    "flaky": "failed",
-    "error": "error",
-    "inconclusive": "inconclusive",
-}
-"""The kind of failure that meets each expected outcome. Skipped cases cannot fail."""
 
 
 def expectations_of(operator: Operator, device: DeviceProfile, wanted: Selection) -> tuple[Expect, ...]:
@@ -54,8 +47,9 @@ def is_about(expect: Expect, sample: str | None) -> bool:
 
 def fits(expect: Expect, kind: Kind, text: str) -> bool:
     """Return whether a failure of a kind, with a message, meets an expectation."""
-    kind = "failed" if kind == "blocked" else kind  # blocked: it fails, and so does a more basic check
-    return MET_BY.get(expect.outcome) == kind and (expect.match is None or bool(re.search(expect.match, text)))
+    wanted = "failed" if expect.outcome in ("fail", "flaky") else expect.outcome
+    found = "failed" if kind == "blocked" else kind  # blocked: it fails, and so does a more basic check
+    return wanted == found and (expect.match is None or bool(re.search(expect.match, text)))
 
 
 def samples_to_run(case: Case) -> tuple[Sample, ...]:
