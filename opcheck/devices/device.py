@@ -135,17 +135,16 @@ def first_line(error: BaseException) -> str:
 
 def availability(profile: DeviceProfile) -> Availability:
     """Return whether the device of a profile can be used. Import its module. An error is returned as the reason."""
-    if profile.module is not None:
+    for find, path, words in (
+        (importlib.import_module, profile.module, f"importing {profile.module} failed"),
+        (function, profile.seed, f'seed = "{profile.seed}" is not there'),
+        (function, profile.synchronize, f'synchronize = "{profile.synchronize}" is not there'),
+    ):
         try:
-            importlib.import_module(profile.module)
+            if path is not None:
+                find(path)
         except (Exception, SystemExit) as error:
-            return Availability(False, f"importing {profile.module} failed: {one_line(error)}")
-    for key in ("seed", "synchronize"):
-        path = getattr(profile, key)
-        try:
-            _ = path is None or function(path)
-        except (Exception, SystemExit) as error:
-            return Availability(False, f'{key} = "{path}" is not there: {one_line(error)}')
+            return Availability(False, f"{words}: {one_line(error)}")
     try:
         device = torch.device(profile.device_string)
     except (RuntimeError, ValueError) as error:
