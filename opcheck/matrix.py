@@ -166,19 +166,14 @@ class Matrix(Model):
 
     def jobs(self, runner: str = "") -> list[Job]:
         """Return the jobs, in a fixed order. runner: the machine label for devices without an entry in `runners`."""
-        return [
-            one.job(shard, self._runner(one.device) or runner)
-            for one in self.combinations()
-            for shard in self._shards(one.device)
-        ]
-
-    def _runner(self, device: str) -> str | tuple[str, ...]:
-        labels = self.runners.get(device, ())
-        return labels[0] if len(labels) == 1 else labels
-
-    def _shards(self, device: str) -> list[str]:
-        count = self.shards.get(device, 1) if isinstance(self.shards, dict) else self.shards
-        return [f"{number}/{count}" for number in range(1, count + 1)] if count > 1 else [""]
+        jobs = []
+        for one in self.combinations():
+            labels = self.runners.get(one.device, (runner,))
+            count = self.shards.get(one.device, 1) if isinstance(self.shards, dict) else self.shards
+            for number in range(1, count + 1):
+                shard = f"{number}/{count}" if count > 1 else ""
+                jobs.append(one.job(shard, labels[0] if len(labels) == 1 else labels))
+        return jobs
 
     def unknown_names(self, devices: Collection[str]) -> Iterator[Mistake]:
         """Yield a mistake for each unknown device or dtype, and for each group of dtypes that overlaps an earlier one.

@@ -58,7 +58,7 @@ def _show(operator: Operator, profiles: list[DeviceProfile], options: argparse.N
     say(f"  {len(operator.samples)} samples:")
     for sample in operator.samples:
         only = f"  (only {', '.join(sample.dtypes)})" if sample.dtypes is not None else ""
-        say(f"    {sample.name}  line {sample.line}  {sample.toml()}{only}")
+        say(f"    {sample.name}  line {sample.span.line}  {sample.toml()}{only}")
     own = Library((operator,))
     cases = plan(own, profiles, selection(options, settings, own))
     say(f"  {len(cases)} cases:")

@@ -42,11 +42,6 @@ class Sample:
     """How the module is constructed for this sample; None: as the operator specifies."""
 
     @property
-    def line(self) -> int:
-        """The line of the spec file where the sample, or the use of its template, is written."""
-        return self.span.line
-
-    @property
     def span(self) -> Span:
         """The position of the sample, or of the use of its template, in the spec file."""
         return self.document.span(self.path)
@@ -54,7 +49,7 @@ class Sample:
     @property
     def where(self) -> str:
         """The position of the sample, as `file:line`."""
-        return f"{self.document.file}:{self.line}"
+        return f"{self.document.file}:{self.span.line}"
 
     def has(self, key: int | str) -> bool:
         """Return whether there is an argument at a position or with a name."""
