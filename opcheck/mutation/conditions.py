@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from opcheck.spec.claims import WAYS, Way
@@ -26,12 +27,12 @@ class Condition:
     """A property that a call of an operator may have."""
 
     name: str
-    words: str
-    """The condition as text, to insert into "a gradient wrong ... would pass"."""
     holds: Predicate
     """Returns whether a call meets the condition; with `checks`, whether they could create it for this call."""
-    ways: tuple[Way, ...]
+    ways: tuple[Way, ...] = ()
     """The ways in which to vary samples to meet the condition, if no written sample does."""
+    words: str = ""
+    """The condition as text, to insert into "a gradient wrong ... would pass". Default: "for" and the name."""
     checks: tuple[str, ...] = ()
     """The checks that create the condition, such as an expanded cotangent; one is enough. Empty: samples meet it."""
     dtype: str = ""
@@ -44,63 +45,47 @@ class Condition:
         return (self.of_nothing or call.has_numbers) and self.holds(call)
 
 
-def _of_input(
-    name: str, words: str, holds: Callable[[Tensor], bool], ways: tuple[Way, ...], *, of_nothing: bool = False
-) -> Condition:
-    """Return the condition that a predicate holds for any of the inputs."""
-    return Condition(name, words, lambda call: any(map(holds, call.inputs)), ways, of_nothing=of_nothing)
+def _any_input(holds: Callable[[Tensor], bool]) -> Predicate:
+    """Return the predicate on calls that a predicate on tensors holds for any of the inputs."""
+    return lambda call: any(map(holds, call.inputs))
+
+
+def _larger_than(size: int) -> Condition:
+    return Condition(f"more than {size} elements", _any_input(lambda x: x.numel() > size), ("size", "rank"))
 
 
 CONDITIONS = (
-    _of_input("a dim of 1", "where a dim is 1", lambda x: 1 in x.shape, ("size", "rank", "broadcast")),
-    _of_input("more than 16 elements", "for more than 16 elements", lambda x: x.numel() > 16, ("size", "rank")),
-    _of_input("more than 32 elements", "for more than 32 elements", lambda x: x.numel() > 32, ("size", "rank")),
-    _of_input("more than 256 elements", "for more than 256 elements", lambda x: x.numel() > 256, ("size", "rank")),
-    _of_input(
-        "a last dim that is no multiple of 4",
-        "where the last dim is no multiple of 4",
-        lambda x: x.dim() > 0 and x.shape[-1] % 4 != 0,
-        ("size",),
+    Condition("a dim of 1", _any_input(lambda x: 1 in x.shape), ("size", "rank", "broadcast")),
+    *map(_larger_than, (16, 32, 256)),
+    Condition(
+        "a last dim that is no multiple of 4", _any_input(lambda x: x.dim() > 0 and x.shape[-1] % 4 != 0), ("size",)
     ),
-    _of_input("rank 0", "for rank 0", lambda x: x.dim() == 0, ("rank",)),
-    _of_input("rank above 3", "for a rank above 3", lambda x: x.dim() > 3, ("rank",)),
-    _of_input(
-        "a non-contiguous input", "for a non-contiguous input", lambda x: not x.is_contiguous(), ("layout",)
-    ),
-    Condition("a broadcast input", "for a broadcast input", lambda call: call.broadcasts, ("broadcast", "rank")),
-    _of_input(
-        "an element that is 0", "where an element is exactly 0", lambda x: bool((x == 0).any()), ("value",)
-    ),
-    _of_input(
-        "an element beyond 10",
-        "where an element exceeds 10 in magnitude",
-        lambda x: bool((x.abs() > 10).any()),
-        ("value",),
-    ),
-    Condition("a repeated index", "for a repeated index", lambda call: call.repeats_an_index, ("integer",)),
-    _of_input("an empty input", "for an empty input", lambda x: x.numel() == 0, ("empty",), of_nothing=True),
+    Condition("rank 0", _any_input(lambda x: x.dim() == 0), ("rank",)),
+    Condition("rank above 3", _any_input(lambda x: x.dim() > 3), ("rank",)),
+    Condition("a non-contiguous input", _any_input(lambda x: not x.is_contiguous()), ("layout",)),
+    Condition("a broadcast input", lambda call: call.broadcasts, ("broadcast", "rank")),
+    Condition("an element that is 0", _any_input(lambda x: bool((x == 0).any())), ("value",)),
+    Condition("an element beyond 10", _any_input(lambda x: bool((x.abs() > 10).any())), ("value",)),
+    Condition("a repeated index", lambda call: call.repeats_an_index, ("integer",)),
+    Condition("an empty input", _any_input(lambda x: x.numel() == 0), ("empty",), of_nothing=True),
     Condition(
         "an expanded cotangent",
-        "for an expanded cotangent",
         lambda call: any(output.numel() > 1 for output in call.outputs),
-        (),
         checks=("backward",),
     ),
     Condition(
         "one input alone requires grad",
-        "where one input alone requires grad",
         lambda call: sum(x.requires_grad for x in call.inputs) > 1,
-        (),
+        words="where one input alone requires grad",
         checks=("needs_input_grad",),
     ),
     Condition(
         "one output alone",
-        "where the loss depends on one output alone",
         lambda call: sum(output.requires_grad for output in call.outputs) > 1,
-        (),
+        words="where the loss depends on one output alone",
         checks=("undefined_grad",),
     ),
-)  # fmt: skip
+)
 """The conditions that do not depend on the operator."""
 
 REGISTERED: dict[str, Condition] = {}
@@ -141,7 +126,7 @@ def register_condition(words: str, name: str = "") -> Callable[[Predicate], Pred
         chosen = name or str(getattr(holds, "__name__", "condition")).replace("_", " ")
         if chosen in {condition.name for condition in CONDITIONS}:
             raise ValueError(f'the condition "{chosen}" is one of opcheck itself; give yours another name')
-        REGISTERED[chosen] = Condition(chosen, words, holds, WAYS)
+        REGISTERED[chosen] = Condition(chosen, holds, WAYS, words)
         return holds
 
     return decorate
@@ -158,18 +143,14 @@ def conditions(samples: Iterable[Sample], signature: Keywords, dtypes: Iterable[
     yield from REGISTERED.values()
     passed = {name: value for sample in samples for name, value in sample.kwargs.items()}
     each = [
-        _keyword(name)
+        Condition(f"{name} set", methodcaller("sets", name), ("keyword",), f"for {name} other than its default")
         for name in dict.fromkeys([*signature.defaults, *passed])
         if name not in OF_NO_DERIVATIVE and (name in signature.defaults or not hasattr(passed[name], "shape"))
     ]
     yield from each
     if len(each) > 1:
         what = "for two keywords other than their defaults at once"
-        yield Condition("two keywords set", what, lambda call: sum(one.holds(call) for one in each) > 1, ("keyword",))
+        yield Condition("two keywords set", lambda call: sum(one.holds(call) for one in each) > 1, ("keyword",), what)
     checks = ("backward", "low_precision_grad")
     for dtype in dtypes:
-        yield Condition(f"dtype {dtype}", f"in {dtype}", lambda call: True, (), checks, dtype)
-
-
-def _keyword(name: str) -> Condition:
-    return Condition(f"{name} set", f"for {name} other than its default", lambda call: call.sets(name), ("keyword",))
+        yield Condition(f"dtype {dtype}", lambda call: True, words=f"in {dtype}", checks=checks, dtype=dtype)

@@ -198,7 +198,7 @@ def _answer(condition: Condition, by: Sample | None, other: Sample | None, targe
     by: the first sample that meets it, if any.
     other: a sample that would meet it, but does not count.
     """
-    name, said = condition.name, f"a {target.of} wrong {condition.words} would pass"
+    name, said = condition.name, f"a {target.of} wrong {condition.words or f'for {condition.name}'} would pass"
     if not condition.checks:
         if by is not None:
             return Answer(name, "met", by=by.name)

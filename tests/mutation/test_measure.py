@@ -164,5 +164,5 @@ def test_no_mutant_is_made_of_an_operator_that_does_not_pass(tmp_path):
 def test_second_derivatives_are_looked_at_at_written_samples_alone(tmp_path):
     first, second = (measured(tmp_path, SIN, "standard", of) for of in ("tangent", "second derivative"))
     assert state(first, "a dim of 1") == "met"
-    assert survivor(second, "a dim of 1").startswith("a second derivative wrong where a dim is 1 would pass: add {")
+    assert survivor(second, "a dim of 1").startswith("a second derivative wrong for a dim of 1 would pass: add {")
     assert not any(not answer.is_of_samples for answer in (*first.answers, *second.answers))
