@@ -42,16 +42,23 @@ def schema_of(operator: Callable[..., Any], path: str) -> Any:
     A built-in function has the schema of the ATen operator of the same name.
     """
     operator = getattr(operator, "_opoverload", operator)  # the overload of a torch.library.custom_op
+    schemas = overloads_of(operator)
+    if not schemas:
+        try:
+            inspect.signature(operator)
+        except (TypeError, ValueError):
+            name = path.replace(":", ".").rsplit(".", 1)[-1]
+            names = (name, name.rstrip("_"), f"special_{name}", f"linalg_{name}")
+            found = (overloads_of(getattr(torch.ops.aten, one, None)) for one in names)
+            schemas = next(filter(None, found), [])
+    return schemas[0] if schemas else None
+
+
+def overloads_of(operator: Any) -> list[Any]:
+    """Return the schemas of an operator of torch.ops, or of an overload of one; an empty list for other objects."""
     if isinstance(operator, torch._ops.OpOverloadPacket):
-        operator = getattr(operator, next(iter(operator._overload_names)))
-    schema = getattr(operator, "_schema", None)
-    if schema is not None:
-        return schema
-    try:
-        inspect.signature(operator)
-    except (TypeError, ValueError):
-        return _aten_schema(path.replace(":", ".").rsplit(".", 1)[-1])
-    return None
+        return [getattr(operator, name)._schema for name in operator.overloads()]  # type: ignore[no-untyped-call]
+    return [operator._schema] if isinstance(operator, torch._ops.OpOverload) else []
 
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -75,21 +82,15 @@ def is_function(owner: Any) -> TypeGuard[type[torch.autograd.Function]]:
 
 def takes_out(operator: Callable[..., Any]) -> bool:
     """Return whether an operator takes `out=`, by its schema or signature. Built-ins without a signature may."""
-    operator = getattr(operator, "_opoverload", operator)
-    if isinstance(operator, torch._ops.OpOverload):
-        return _has_out(operator)
-    if isinstance(operator, torch._ops.OpOverloadPacket):
-        return any(_has_out(getattr(operator, name)) for name in operator.overloads())  # type: ignore[no-untyped-call]
+    schemas = overloads_of(getattr(operator, "_opoverload", operator))
+    if schemas:
+        return any(one.is_out or one.name == "out" for schema in schemas for one in schema.arguments)
     try:
         return any(one.name == "out" and one.kind is not one.POSITIONAL_ONLY for one in parameters(operator))
     except TypeError:
         return False
     except ValueError:  # a function in C without a signature
         return True
-
-
-def _has_out(overload: torch._ops.OpOverload) -> bool:
-    return any(argument.is_out or argument.name == "out" for argument in overload._schema.arguments)
 
 
 def argument_label(path: Sequence[int | str], names: Sequence[str]) -> str:
@@ -100,11 +101,3 @@ def argument_label(path: Sequence[int | str], names: Sequence[str]) -> str:
     at, *inside = path[1:]
     name = at if isinstance(at, str) else names[at] if at < len(names) else f"argument {at}"
     return name + "".join(f"[{item!r}]" for item in inside)
-
-
-def _aten_schema(name: str) -> Any:
-    for candidate in (name, name.rstrip("_"), f"special_{name}", f"linalg_{name}"):
-        packet = getattr(torch.ops.aten, candidate, None)
-        if packet is not None:
-            return getattr(packet, packet.overloads()[0])._schema
-    return None

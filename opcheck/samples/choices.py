@@ -6,7 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
@@ -41,12 +41,10 @@ def keywords_of(
         for name, value in kwargs.items():
             if isinstance(value, (bool, int, float, str, NoneValue)):
                 listed.setdefault(name, {})[render(value)] = value
-    choices = {name: [*values.values()] for name, values in listed.items()}
     names = names_of(function, path)
-    defaults, choices = (
-        {name: own[name] for name in own if name not in names[:positional]}
-        for own in (defaults_of(function, path), choices)
-    )
+    given = names[:positional]
+    defaults = {name: default for name, default in defaults_of(function, path).items() if name not in given}
+    choices = {name: [*values.values()] for name, values in listed.items() if name not in given}
     return Keywords(defaults, choices, names)
 
 
@@ -144,18 +142,21 @@ def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: 
     """
     keywords = _renamed(function, keywords)
     for node in _nodes(getattr(function, "__code__", function)):
+        compared: ast.expr | None = None
+        values: Iterable[Value] = ()
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], EQUALITY):
-            yield from _with_constants(node.left, node.comparators[:1], keywords)
+            compared, values = node.left, _constants(node.comparators[:1])
         elif isinstance(node, ast.Match):
             patterns = (part for case in node.cases for part in ast.walk(case.pattern))
-            values = [part.value for part in patterns if isinstance(part, ast.MatchValue)]
-            yield from _with_constants(node.subject, values, keywords)
-        elif isinstance(node, ast.Subscript) and _value_of(node.slice) in keywords:
-            table = _global(function, node.value)
-            yield from ((keywords[_value_of(node.slice)], key) for key in table if isinstance(key, (str, int, float)))
+            values = _constants(part.value for part in patterns if isinstance(part, ast.MatchValue))
+            compared = node.subject
+        elif isinstance(node, ast.Subscript):
+            compared, values = node.slice, _keys_of(function, node.value)
         elif isinstance(node, ast.Call):
             yield from _kinds(node, keywords)
             yield from _passed_on(function, node, keywords, depth - 1) if depth else ()
+        name = _value_of(compared)
+        yield from ((keywords[name], value) for value in values) if name in keywords else ()
 
 
 @lru_cache(maxsize=256)
@@ -165,14 +166,6 @@ def _nodes(code: Any) -> tuple[ast.AST, ...]:
         return tuple(ast.walk(ast.parse(dedent(inspect.getsource(code)))))
     except (OSError, TypeError, SyntaxError):
         return ()
-
-
-def _with_constants(
-    compared: ast.expr, others: list[ast.expr], keywords: Mapping[str, str]
-) -> Iterator[tuple[str, Value]]:
-    name = _value_of(compared)
-    if name in keywords:
-        yield from ((keywords[name], value) for other in others for value in _constants(other))
 
 
 def _kinds(call: ast.Call, keywords: Mapping[str, str]) -> Iterator[tuple[str, Value]]:
@@ -185,22 +178,29 @@ def _kinds(call: ast.Call, keywords: Mapping[str, str]) -> Iterator[tuple[str, V
         yield keywords[name], SEVERAL
 
 
-def _value_of(node: ast.expr) -> str:
+def _value_of(node: ast.expr | None) -> str:
     """Return the name of a variable, or of an attribute of `self` or `ctx`; an empty string for other expressions."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "ctx"):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _constants(node: ast.expr) -> Iterator[str | float | NoneValue]:
-    """Yield the strings and numbers, and None, that an expression is, or that it lists."""
-    for part in node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]:
-        try:
-            value = ast.literal_eval(part)
-        except (TypeError, ValueError):  # not a constant
-            continue
-        if value is None or isinstance(value, (str, int, float)):
-            yield NONE if value is None else value
+def _constants(nodes: Iterable[ast.expr]) -> Iterator[Value]:
+    """Yield the strings and numbers, and None, that expressions are, or that they list."""
+    for node in nodes:
+        for part in node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]:
+            try:
+                value = ast.literal_eval(part)
+            except (TypeError, ValueError):  # not a constant
+                continue
+            if value is None or isinstance(value, (str, int, float)):
+                yield NONE if value is None else value
+
+
+def _keys_of(function: Callable[..., Any], node: ast.expr) -> Iterator[Value]:
+    """Yield the keys of the dict that a dotted name refers to, if it is one."""
+    table = _named(function, node)
+    yield from (key for key in table if isinstance(key, (str, int, float))) if isinstance(table, dict) else ()
 
 
 def _passed_on(
@@ -211,31 +211,22 @@ def _passed_on(
     if not passed & keywords.keys() or any(isinstance(part, ast.Starred) for part in call.args):
         return
     try:
-        called = _named(call.func, vars(sys.modules[function.__module__]))
+        called = _named(function, call.func)
         signature = inspect.Signature(parameters(called))
         bound = signature.bind_partial(*call.args, **{one.arg: one.value for one in call.keywords if one.arg})
-    except Exception:  # not a name in the module, or no signature
+    except Exception:  # not a function of the module, or no signature
         return
     names = {name: _value_of(part) for name, part in bound.arguments.items() if isinstance(part, ast.expr)}
     yield from _in_all_stages(called, {name: keywords[of] for name, of in names.items() if of in keywords}, depth)
 
 
-def _global(function: Callable[..., Any], node: ast.expr) -> Mapping[Any, Any]:
-    """Return the dict that a dotted name refers to in the module of a function; an empty dict if there is none."""
+def _named(function: Callable[..., Any], node: ast.expr) -> Any:
+    """Return the object that a dotted name refers to in the module of a function; None if there is none."""
+    first, *attributes = ast.unparse(node).split(".")
     try:
-        table = _named(node, vars(sys.modules[function.__module__]))
+        return reduce(getattr, attributes, vars(sys.modules[function.__module__])[first])
     except (AttributeError, KeyError):
-        return {}
-    return table if isinstance(table, dict) else {}
-
-
-def _named(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return the object that a dotted name refers to. Raises KeyError or AttributeError if there is none."""
-    if isinstance(node, ast.Attribute):
-        return getattr(_named(node.value, names), node.attr)
-    if isinstance(node, ast.Name):
-        return names[node.id]
-    raise KeyError(ast.unparse(node))
+        return None
 
 
 def _in_python(operator: Callable[..., Any]) -> Any:

@@ -33,6 +33,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from opcheck.samples.arguments import overloads_of
 from opcheck.spec import allow_list
 from opcheck.spec.allow_list import PARTS, REGISTERED, Kind, inside
 from opcheck.spec.problems import nearest, worded
@@ -319,9 +320,7 @@ def _takes_and_gives_tensors(operator: Any) -> bool:
 
     An overload only counts if a spec can express all required arguments, unlike a stream or a storage.
     """
-    is_overload = isinstance(operator, type(torch.ops.aten.sin.default))
-    overloads = [operator] if is_overload else [getattr(operator, name) for name in operator.overloads()]
-    return any(_on_tensors(overload._schema) for overload in overloads)
+    return any(map(_on_tensors, overloads_of(operator)))
 
 
 def _on_tensors(schema: Any) -> bool:
