@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -50,7 +51,9 @@ def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
     code = getattr(function, "__code__", None)
     if code is not None:
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-        yield from _tensors("the captured ", ((name, cell.cell_contents) for name, cell in cells if _is_filled(cell)))
+        for name, cell in cells:
+            with suppress(ValueError):  # an empty cell
+                yield from _tensors("the captured ", [(name, cell.cell_contents)])
         names = [name for name in code.co_names if name in function.__globals__]
         yield from _tensors("the global ", ((name, function.__globals__[name]) for name in names))
 
@@ -82,11 +85,3 @@ def _plain(prefix: str, module: Module) -> Iterator[tuple[str, Tensor]]:
         for name, tensor in _tensors(prefix + (f"{path}." if path else ""), items):
             if id(tensor) not in registered:
                 yield name, tensor
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - an empty cell raises
-    except ValueError:
-        return False
-    return True

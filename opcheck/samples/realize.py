@@ -127,14 +127,11 @@ def constants(of: Sample | Construction, dtype: str, modules: Sequence[str]) -> 
 @contextmanager
 def _seeded(text: str) -> Iterator[None]:
     """Seed torch's global generator by a text, with the CPU as the default device. Restore the state at the end."""
-    state = torch.random.get_rng_state()
-    try:
+    # A default device context slows down every call of torch, so it is only entered if necessary.
+    on_cpu = nullcontext() if torch.empty(0).is_cpu else torch.device("cpu")
+    with torch.random.fork_rng(devices=()), on_cpu:
         torch.default_generator.manual_seed(zlib.crc32(text.encode()))
-        # A default device context slows down every call of torch, so it is only entered if necessary.
-        with nullcontext() if torch.empty(0).is_cpu else torch.device("cpu"):
-            yield
-    finally:
-        torch.random.set_rng_state(state)
+        yield
 
 
 @dataclass
@@ -168,43 +165,38 @@ class _Maker:
 
     def value(self, item: Any, path: Path) -> Any:
         """Return the Python object for one value."""
-        if isinstance(item, Tensor):
-            follows = item.dtype in (None, "real", "complex") and dtypes.is_differentiable(self.case)
-            return self.placed(*self.leaf(item), path, grad=follows if item.grad is None else item.grad)
-        if isinstance(item, Given):
-            leaf, through = item.leaf(item.dtype_in(self.drawn))
-            return self.placed(leaf.to(item.dtype_in(self.case)), through, path, grad=item.grad)
-        if isinstance(item, TupleValue):
-            return tuple(self.value(item.tuple, path))
-        if isinstance(item, list):
-            return [self.value(part, (*path, index)) for index, part in enumerate(item)]
-        if isinstance(item, MappingValue):
-            return {key: self.value(part, (*path, key)) for key, part in item.mapping.items()}
-        if isinstance(item, CallValue):
-            return self.made(item, path)
-        return self.same(item.same) if isinstance(item, SameValue) else self.literal(item)
-
-    def literal(self, item: Any) -> Any:
-        """Return the Python object for a value without tensors."""
-        if isinstance(item, NoneValue):
-            return None
-        if isinstance(item, ComplexValue):
-            return complex(*item.complex)
-        if isinstance(item, DtypeValue):
-            return torch_dtype(item.dtype, self.case)
-        if isinstance(item, SliceValue):
-            return slice(*map(self.literal, item.slice))
-        if isinstance(item, EllipsisValue):
-            return ...
-        if isinstance(item, ObjectValue):
-            return resolve(item.object, self.modules)
+        match item:
+            case Tensor():
+                follows = item.dtype in (None, "real", "complex") and dtypes.is_differentiable(self.case)
+                return self.placed(*self.leaf(item), path, grad=follows if item.grad is None else item.grad)
+            case Given():
+                leaf, through = item.leaf(item.dtype_in(self.drawn))
+                return self.placed(leaf.to(item.dtype_in(self.case)), through, path, grad=item.grad)
+            case list():
+                return [self.value(part, (*path, index)) for index, part in enumerate(item)]
+            case TupleValue():
+                return tuple(self.value(item.tuple, path))
+            case MappingValue():
+                return {key: self.value(part, (*path, key)) for key, part in item.mapping.items()}
+            case CallValue():
+                return self.made(item, path)
+            case SameValue():
+                if not (isinstance(self.of, Sample) and self.of.has(item.same)):  # a constructor passes nothing twice
+                    raise ValueError(f"there is no argument {item.same} to pass once more")
+                return self.argument(item.same)
+            case NoneValue():
+                return None
+            case ComplexValue():
+                return complex(*item.complex)
+            case DtypeValue():
+                return torch_dtype(item.dtype, self.case)
+            case SliceValue():
+                return slice(*self.value(item.slice, path))
+            case EllipsisValue():
+                return ...
+            case ObjectValue():
+                return resolve(item.object, self.modules)
         return item
-
-    def same(self, key: int | str) -> Any:
-        """Return another argument, to pass it twice. Raises ValueError if there is none, as for a constructor."""
-        if not (isinstance(self.of, Sample) and self.of.has(key)):
-            raise ValueError(f"there is no argument {key} to pass once more")
-        return self.argument(key)
 
     def made(self, item: CallValue, path: Path) -> Any:
         """Return the result of a callable; if it depends on tensors, a `Made` that recomputes it for each call."""

@@ -83,9 +83,8 @@ def _constructed(module: Construction, sizes: Mapping[int, int]) -> Construction
     def change(part: Any) -> Any:
         return sizes.get(part, part) if type(part) is int else part
 
-    own = {key: getattr(module, key) for key in ("args", "kwargs")}
-    changed = {key: mapped(value, change) for key, value in own.items()}
-    return module.model_copy(update={key: value for key, value in changed.items() if value != own[key]})
+    written = {"args", "kwargs"} & module.model_fields_set
+    return module.model_copy(update={key: mapped(getattr(module, key), change) for key in written})
 
 
 def lowered(sample: Sample) -> Sample:

@@ -80,10 +80,10 @@ def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Sc
 
 def _full(sample: Sample, number: int, recipe: Tensor, value: float) -> Derived:
     """Return a sample with one tensor filled with a number."""
-    less = [SMALLER[value]] if value in SMALLER else []
+    smaller = [SMALLER[value]] if value in SMALLER else []
     return Derived(
         f"tensor {number} = {value:g}", with_one(sample, recipe, mean=value, std=0.0),
-        smaller=lambda: (_full(sample, number, recipe, one) for one in less),
+        smaller=lambda: (_full(sample, number, recipe, one) for one in smaller),
     )  # fmt: skip
 
 
