@@ -23,7 +23,7 @@ OTHER = "another"
 """A string that no code compares with. It selects the `else` branch, unless the operator rejects it."""
 SEVERAL = (0, 1)
 """The dims to pass to a keyword that takes one dim or several."""
-SEQUENCES = ("tuple", "list", "Sequence", "Iterable")
+SEQUENCES = {"tuple", "list", "Sequence", "Iterable"}
 Value = str | float | tuple[int, int] | NoneValue
 EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
 
@@ -52,7 +52,7 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     """Return the values that select code paths, by keyword.
 
     - The values that an annotation lists (`Literal`).
-    - Numbers, if the default is None (`Optional[float]`).
+    - Numbers, if the default is None (`Optional[float]`); for a dim, 0.
     - Two dims, if an annotation or the code admits several (`int | tuple[int, ...]`, `isinstance(dim, tuple)`).
     - The constants that the code compares a keyword with, as in `if reduction == "mean"` and `momentum is None`.
     - The keys of a dict that the code looks a keyword up in, as in `TABLE[approximate]`.
@@ -83,25 +83,17 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
 
 
 def _by_annotation(one: inspect.Parameter) -> list[Any]:
-    """Return the values of a keyword that its annotation implies, besides the default."""
+    """Return the values of a keyword that its annotation implies, besides the default, as `choices_of` lists them."""
+    kinds = get_args(one.annotation)
     if get_origin(one.annotation) is Literal:
-        return [*get_args(one.annotation)]
-    values: list[Any] = _instead_of_none(one.name, one.annotation) if one.default is None else []
-    return [*values, SEVERAL] if is_dim(one.name) and _takes_several(one.annotation) else values
-
-
-def _instead_of_none(name: str, annotation: Any) -> list[float]:
-    """Return numbers to pass to a keyword whose default is None, by its annotation; for a dim, 0."""
-    kinds = get_args(annotation)
-    if int in kinds or (is_dim(name) and not kinds):
-        return [0 if is_dim(name) else 2]
-    return [0.5, 2.0] if float in kinds else []
-
-
-def _takes_several(annotation: Any) -> bool:
-    """Return whether an annotation is a sequence type, or a union with one."""
-    kinds = (annotation, *get_args(annotation))
-    return any(getattr(get_origin(kind) or kind, "__name__", "") in SEQUENCES for kind in kinds)
+        return [*kinds]
+    values: list[Any] = []
+    if one.default is None and (int in kinds or (is_dim(one.name) and not kinds)):
+        values = [0 if is_dim(one.name) else 2]
+    elif one.default is None and float in kinds:
+        values = [0.5, 2.0]
+    names = {getattr(get_origin(kind) or kind, "__name__", "") for kind in (one.annotation, *kinds)}
+    return [*values, SEVERAL] if is_dim(one.name) and names & SEQUENCES else values
 
 
 def _in_all_stages(

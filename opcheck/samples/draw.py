@@ -45,7 +45,7 @@ def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
         through = dtype if _is_number(dtype) or dtype is torch.bool else torch.int64
         return torch.tensor(recipe.values, dtype=through).to(dtype)
     if dtype is torch.bool:
-        return _uniform(shape, dtype)
+        return make_tensor(shape, dtype=dtype, device="cpu")
     low, high = _bounds(recipe, dtype)
     points, distinct = _points(recipe, low, high, dtype), recipe.structure == "distinct"
     if distinct and not _is_number(dtype):
@@ -55,7 +55,9 @@ def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
         raise ValueError(f"{torch.Size(shape).numel():,} numbers of {dtype} cannot be distinct: it has too few")
 
     def fresh() -> torch.Tensor:
-        return _normal(*recipe.normal, shape, dtype) if recipe.normal else _uniform(shape, dtype, low, high)
+        if recipe.normal:
+            return _normal(*recipe.normal, shape, dtype)
+        return make_tensor(shape, dtype=dtype, device="cpu", low=low, high=high)
 
     values = fresh()
     gap = GAP * (high - low) / max(values.numel(), 1)
@@ -67,13 +69,6 @@ def draw(recipe: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Te
             return values
         values = torch.where(reduce(torch.logical_or, wrong), fresh(), values)
     raise ValueError(f"no values between {low} and {high} keep a distance of {MARGIN} from {points}")
-
-
-def _uniform(
-    shape: tuple[int, ...], dtype: torch.dtype, low: float | None = None, high: float | None = None
-) -> torch.Tensor:
-    made: torch.Tensor = make_tensor(shape, dtype=dtype, device="cpu", low=low, high=high)
-    return made
 
 
 def _normal(mean: float, std: float, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -9,17 +9,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from opcheck.samples import layouts
 from opcheck.samples.draw import draw
 from opcheck.samples.inputs import unchanged
-from opcheck.samples.layouts import (
-    conjugated_view,
-    in_layout,
-    in_memory,
-    jagged_offsets,
-    jagged_values,
-    negated_view,
-    unexpanded,
-)
 from opcheck.samples.structures import STRUCTURES
 from opcheck.samples.through import THROUGH
 from opcheck.spec.dtypes import FOLLOWING, complex_of, real_of
@@ -52,19 +44,19 @@ def leaf_of(recipe: Recipe, case: str, drawn: str, device: str, offsets: Offsets
     dense = dense.to(dtype)
     inside = THROUGH[recipe.through] if recipe.through else None
     if recipe.layout not in ("strided", "jagged"):
-        return in_layout(dense, recipe).to(device).detach(), inside or unchanged
+        return layouts.in_layout(dense, recipe).to(device).detach(), inside or unchanged
     around = None
     if recipe.layout == "jagged":
         rows = batch, longest = recipe.sizes[:2]
         if rows not in offsets:
-            offsets[rows] = jagged_offsets(batch, longest).to(device)
-        dense = jagged_values(dense, offsets[rows].cpu())
+            offsets[rows] = layouts.jagged_offsets(batch, longest).to(device)
+        dense = layouts.jagged_values(dense, offsets[rows].cpu())
         # Without max_seqlen, torch pads to the sum of all lengths.
         around = partial(torch.nested.nested_tensor_from_jagged, offsets=offsets[rows], max_seqlen=longest)
     conj, neg = recipe.conj and dtype.is_complex, recipe.neg and dtype is not torch.bool
     # In torch, a real tensor has the negative bit if it is x.conj().imag, which is not contiguous.
     has_gaps = neg and not dtype.is_complex and recipe.memory == "contiguous"
-    lay = partial(in_memory, memory="noncontiguous" if has_gaps else recipe.memory)
+    lay = partial(layouts.in_memory, memory="noncontiguous" if has_gaps else recipe.memory)
     expanded = recipe.memory == "expanded" and dense.dim() > 0
     values = lay((dense[:1] if expanded else dense).to(device))
     return _viewed(values, dense.shape, conj, neg, inside, lay, around)
@@ -94,8 +86,8 @@ def _viewed(
         torch.neg if neg else None,
         lay if inside or conj or neg else None,
         (lambda row: row.expand(shape)) if values.shape != shape else None,
-        conjugated_view if conj else None,
-        negated_view if neg else None,
+        layouts.conjugated_view if conj else None,
+        layouts.negated_view if neg else None,
         around,
     )
     views: list[Through] = [step for step in steps if step is not None]
@@ -105,7 +97,7 @@ def _viewed(
             leaf = view(leaf)
         return leaf
 
-    if views == [torch.conj_physical, lay, conjugated_view]:
+    if views == [torch.conj_physical, lay, layouts.conjugated_view]:
         # The leaf itself is the conjugated view: torch's batched forward mode has no rule for creating one.
         return through(values).detach(), unchanged
     return values.detach(), through if views else unchanged
@@ -147,7 +139,7 @@ class Given:
         tensor = self.tensor.detach()
         if tensor.layout is not torch.strided or type(tensor) is not Tensor:
             return self._converted(tensor.clone(), dtype), unchanged
-        once = unexpanded(tensor)
+        once = layouts.unexpanded(tensor)
         values = laid_out(self._converted(once.resolve_conj().resolve_neg(), dtype), once.stride())
         return _viewed(values, tensor.shape, tensor.is_conj() and dtype.is_complex, tensor.is_neg())
 

@@ -18,22 +18,10 @@ from opcheck.samples.inputs import Inputs, Made, Slot, built, mapped, parts, unc
 from opcheck.samples.leaves import Given, Offsets, Through, leaf_of, torch_dtype
 from opcheck.samples.modules import ModuleCall, ModuleRecipe, initial, initialize, uninitialized
 from opcheck.samples.resolve import resolve
-from opcheck.spec import dtypes
+from opcheck.spec import dtypes, values
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
-from opcheck.spec.values import (
-    CallValue,
-    ComplexValue,
-    DtypeValue,
-    EllipsisValue,
-    MappingValue,
-    NoneValue,
-    ObjectValue,
-    SameValue,
-    SliceValue,
-    TupleValue,
-)
 
 Path = tuple[int | str, ...]
 Wrt = Callable[[Path], bool]
@@ -174,31 +162,31 @@ class _Maker:
                 return self.placed(leaf.to(item.dtype_in(self.case)), through, path, grad=item.grad)
             case list():
                 return [self.value(part, (*path, index)) for index, part in enumerate(item)]
-            case TupleValue():
+            case values.TupleValue():
                 return tuple(self.value(item.tuple, path))
-            case MappingValue():
+            case values.MappingValue():
                 return {key: self.value(part, (*path, key)) for key, part in item.mapping.items()}
-            case CallValue():
+            case values.CallValue():
                 return self.made(item, path)
-            case SameValue():
+            case values.SameValue():
                 if not (isinstance(self.of, Sample) and self.of.has(item.same)):  # a constructor passes nothing twice
                     raise ValueError(f"there is no argument {item.same} to pass once more")
                 return self.argument(item.same)
-            case NoneValue():
+            case values.NoneValue():
                 return None
-            case ComplexValue():
+            case values.ComplexValue():
                 return complex(*item.complex)
-            case DtypeValue():
+            case values.DtypeValue():
                 return torch_dtype(item.dtype, self.case)
-            case SliceValue():
+            case values.SliceValue():
                 return slice(*self.value(item.slice, path))
-            case EllipsisValue():
+            case values.EllipsisValue():
                 return ...
-            case ObjectValue():
+            case values.ObjectValue():
                 return resolve(item.object, self.modules)
         return item
 
-    def made(self, item: CallValue, path: Path) -> Any:
+    def made(self, item: values.CallValue, path: Path) -> Any:
         """Return the result of a callable; if it depends on tensors, a `Made` that recomputes it for each call."""
         make = resolve(item.call, self.modules)
         if not callable(make):

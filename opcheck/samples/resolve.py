@@ -13,21 +13,11 @@ from __future__ import annotations
 
 import importlib
 import re
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from functools import cache, lru_cache, partial
 from inspect import getattr_static
-from types import (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    FunctionType,
-    GetSetDescriptorType,
-    MethodDescriptorType,
-    MethodType,
-    MethodWrapperType,
-    ModuleType,
-    WrapperDescriptorType,
-)
 from typing import Any
 
 import torch
@@ -56,11 +46,11 @@ _HAS_VALUES = frozenset(
 
 _DATA = {bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range, type(None), type(...)}
 _APPLY = vars(torch.autograd.Function)["apply"]  # a class method in Python; since torch 2.14, one in C
-_DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
-_FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, MethodWrapperType, *_DESCRIPTORS)
+_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+_FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType, *_DESCRIPTORS)
 _BINDING = (
-    FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType, ClassMethodDescriptorType, staticmethod,
-    partial, type(lru_cache(len)),
+    types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.MethodDescriptorType,
+    types.ClassMethodDescriptorType, staticmethod, partial, type(lru_cache(len)),
 )  # fmt: skip
 """The attributes that may be looked up on a class or an instance, since binding them runs no user code."""
 
@@ -146,12 +136,12 @@ def _of_library(path: str, dotted: str, part: str) -> Any:
             target = look_up(parent, parts[index])
         except Exception as error:  # torch.ops runs code that reads a schema
             raise _missing(path, parent, parts, index, error) from None
-        if isinstance(target, ModuleType):
+        if isinstance(target, types.ModuleType):
             raise Unresolved(f'"{path}" is a module')
         if not is_member(part, parts[index], target):
             kinds = " and no ".join(PARTS.get(part, REGISTERED).kinds)
             raise Unresolved(f'"{path}" may not be named in a spec: it is no {kinds}')
-    if isinstance(target, GetSetDescriptorType):  # an attribute of a tensor, such as `torch.Tensor.T`
+    if isinstance(target, types.GetSetDescriptorType):  # an attribute of a tensor, such as `torch.Tensor.T`
         return lambda input: target.__get__(input)
     return target
 
@@ -173,10 +163,10 @@ def _of_project(path: str, dotted: str, modules: Sequence[str]) -> Any:
     for index in range(used, len(parts)):
         parent, name = target, parts[index]
         target = _attribute(path, parent, parts, index)
-        exported = index == len(parts) - 1 and isinstance(parent, ModuleType) and name in _exports(parent)
-        if not exported or isinstance(target, ModuleType):
+        exported = index == len(parts) - 1 and isinstance(parent, types.ModuleType) and name in _exports(parent)
+        if not exported or isinstance(target, types.ModuleType):
             _refuse_foreign(path, parent, name, target, modules)
-    if isinstance(target, ModuleType):
+    if isinstance(target, types.ModuleType):
         raise Unresolved(f'"{path}" is a module')
     return target
 
@@ -185,7 +175,7 @@ def _attribute(path: str, parent: Any, parts: list[str], index: int) -> Any:
     """Return an attribute. Raises Unresolved if a class or an instance (not a module) computes it on access."""
     name = parts[index]
     try:
-        if isinstance(parent, ModuleType):
+        if isinstance(parent, types.ModuleType):
             return getattr(parent, name)
         target = getattr_static(parent, name)
         function = target.__func__ if isinstance(target, classmethod) else target
@@ -202,12 +192,12 @@ def _refuse_foreign(path: str, parent: Any, name: str, target: Any, modules: Seq
     """Raise Unresolved for an object that does not belong to the project. The message explains how to allow it."""
     if _owned(target, modules):
         return
-    if isinstance(target, ModuleType):
+    if isinstance(target, types.ModuleType):
         raise Unresolved(f'"{path}" leads to the module {target.__name__}, outside the allowed modules')
     origin = _home(target)
     what = f'"{path}" is defined in the module {origin}, outside the allowed modules'
     ways = []
-    if isinstance(parent, ModuleType) and inside(parent.__name__, modules):
+    if isinstance(parent, types.ModuleType) and inside(parent.__name__, modules):
         ways.append(f'add "{name}" to __all__ of {parent.__name__}')
     package = origin.partition(".")[0]
     if not allow_list.is_shared(package):
@@ -215,7 +205,7 @@ def _refuse_foreign(path: str, parent: Any, name: str, target: Any, modules: Seq
     raise Unresolved(what + (f"; if this is intended, {', or '.join(ways)}" if ways else ""))
 
 
-def _exports(module: ModuleType) -> Sequence[str]:
+def _exports(module: types.ModuleType) -> Sequence[str]:
     listed = vars(module).get("__all__", ())
     return listed if isinstance(listed, (list, tuple)) else ()
 
@@ -229,7 +219,7 @@ def _missing(path: str, parent: Any, parts: list[str], index: int, error: Except
     return Unresolved(f'"{path}": {".".join(parts[:index])} has no attribute "{parts[index]}"{reason}', hint)
 
 
-def import_module(name: str) -> ModuleType:
+def import_module(name: str) -> types.ModuleType:
     """Import a module, which may also register operators. Raises Unresolved."""
     try:
         return importlib.import_module(name)
@@ -260,13 +250,13 @@ def is_member(part: str, name: str, value: Any) -> bool:
 
 def _is_operator(value: Any) -> bool:
     """Return whether a function is one of torch's operators, regardless of the path under which it was found."""
-    if isinstance(value, BuiltinFunctionType):
+    if isinstance(value, types.BuiltinFunctionType):
         return _table(value) in _tables() and value.__name__ not in PARTS["torch"].never
-    is_defined_there = isinstance(value, FunctionType) and value.__module__ in _PYTHON_HOMES
+    is_defined_there = isinstance(value, types.FunctionType) and value.__module__ in _PYTHON_HOMES
     return is_defined_there and value.__name__ not in PARTS["torch.sparse"].never
 
 
-def _table(function: BuiltinFunctionType) -> tuple[Any, str]:
+def _table(function: types.BuiltinFunctionType) -> tuple[Any, str]:
     """Return the object that a C function is bound to, and its qualified name without the last part.
 
     They identify the table of operators that the function is in.
@@ -305,7 +295,7 @@ def _makes_arrays(value: Any) -> bool:
 
 def _is_of_scipy(value: Any) -> bool:
     # The transforms of scipy.fft are dispatchers. They wrap the function that returns the dispatched arguments.
-    function = isinstance(value, FunctionType) or hasattr(value, "__wrapped__")
+    function = isinstance(value, types.FunctionType) or hasattr(value, "__wrapped__")
     return function and str(value.__module__).startswith("scipy.")
 
 
@@ -339,29 +329,31 @@ _IS: dict[Kind, Callable[[Any], bool]] = {
     "class of options": lambda value: isinstance(value, type) and is_dataclass(value),
     "constant": lambda value: isinstance(value, _CONSTANTS),
     "distribution": _is_distribution,
-    "function of numbers": lambda value: isinstance(value, BuiltinFunctionType),
+    "function of numbers": lambda value: isinstance(value, types.BuiltinFunctionType),
     "function of SciPy": _is_of_scipy,
     "maker of arrays": _makes_arrays,
-    "method": lambda value: isinstance(value, (MethodDescriptorType, WrapperDescriptorType, FunctionType)),
+    "method": lambda value: isinstance(
+        value, (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType)
+    ),
     "method of a distribution": lambda value: (
-        isinstance(value, FunctionType) and value.__name__ in PARTS["torch.distributions"].methods
+        isinstance(value, types.FunctionType) and value.__name__ in PARTS["torch.distributions"].methods
     ),
     "operator": _is_operator,
     "operator of the dispatcher": is_dispatched,
-    "operator on tensors": lambda value: is_dispatched(value) and _takes_and_gives_tensors(value),
+    "operator on tensors": _takes_and_gives_tensors,
 }
 """The predicate for each kind of the allow list. A kind without a predicate raises KeyError, so it allows nothing."""
 
 
 def _owned(value: Any, modules: Sequence[str]) -> bool:
     """Return whether an object is defined in one of the modules, or counts as created there: data, torch objects."""
-    if isinstance(value, ModuleType):
+    if isinstance(value, types.ModuleType):
         return inside(value.__name__, modules)
     if isinstance(value, partial):
         return _owned(value.func, modules) or _is_operator(value.func)
     if type(value) in _DATA or inside(_home(value), modules):
         return True
-    if isinstance(value, FunctionType):  # a decorator may have copied __module__ from the function it wraps
+    if isinstance(value, types.FunctionType):  # a decorator may have copied __module__ from the function it wraps
         return inside(value.__globals__.get("__name__", ""), modules)
     if isinstance(value, (type, *_FUNCTIONS)):
         return False
@@ -376,27 +368,27 @@ def _home(value: Any) -> str:
         value = value.func
     if _is_apply(value):
         value = value.__self__
-    elif isinstance(value, MethodType):
+    elif isinstance(value, types.MethodType):
         value = value.__func__
     if isinstance(value, _DESCRIPTORS):
         value = value.__objclass__
     module = getattr(value, "__module__", None)
-    if module is None and isinstance(value, (BuiltinFunctionType, MethodWrapperType)):
+    if module is None and isinstance(value, (types.BuiltinFunctionType, types.MethodWrapperType)):
         return _home_of_bound(value)
     return module if isinstance(module, str) else type(value).__module__
 
 
 def _is_apply(value: Any) -> bool:
     """Return whether an object is the `apply` that a custom autograd function inherits."""
-    owner = value.__self__ if isinstance(value, (MethodType, BuiltinFunctionType)) else None
+    owner = value.__self__ if isinstance(value, (types.MethodType, types.BuiltinFunctionType)) else None
     inherits = isinstance(owner, type) and issubclass(owner, torch.autograd.Function)
     return inherits and value == _APPLY.__get__(None, owner)
 
 
-def _home_of_bound(method: BuiltinFunctionType | MethodWrapperType) -> str:
+def _home_of_bound(method: types.BuiltinFunctionType | types.MethodWrapperType) -> str:
     """Return the module of the class that defines a C method: for one that a class inherits from dict, builtins."""
     owner = method.__self__
-    if isinstance(owner, ModuleType):
+    if isinstance(owner, types.ModuleType):
         return owner.__name__
     classes = [*(owner.__mro__ if isinstance(owner, type) else ()), *type(owner).__mro__]
     return next((_home(base) for base in classes if method.__name__ in vars(base)), type(owner).__module__)

@@ -7,12 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from opcheck.samples.through import precisely
-
-
-def hermitian(base: Tensor) -> Tensor:
-    """Return (A + A^H) / 2, which is symmetric for real dtypes."""
-    return (base + base.mH) / 2
+from opcheck.samples.through import precisely, symmetrize
 
 
 def positive_definite(base: Tensor) -> Tensor:
@@ -78,19 +73,25 @@ def _ones_at(places: Tensor, base: Tensor) -> Tensor:
     return (places.unsqueeze(-1) == torch.arange(base.shape[-1])).to(base.dtype)
 
 
+def distinct(base: Tensor) -> Tensor:
+    """Return the numbers as they are: they are drawn so that no two are equal."""
+    return base
+
+
 def simplex(base: Tensor) -> Tensor:
     """Return positive numbers that sum to 1 along the last dimension: the softmax of the real parts."""
     return (base.real if base.is_complex() else base).softmax(dim=-1).to(base.dtype)
 
 
 STRUCTURES: dict[str, Callable[[Tensor], Tensor]] = {
+    "hermitian": precisely(symmetrize),
     "permutation": permutation,
     "one_hot": one_hot,
-    "distinct": lambda base: base,  # `values` draws distinct numbers
+    "distinct": distinct,
 } | {
     function.__name__: precisely(function)
     for function in (
-        hermitian, positive_definite, triangular, upper_triangular, orthogonal, distinct_singular_values,
+        positive_definite, triangular, upper_triangular, orthogonal, distinct_singular_values,
         well_conditioned, simplex,
     )
 }  # fmt: skip

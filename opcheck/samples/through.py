@@ -42,7 +42,7 @@ def adjoint(x: Tensor) -> Tensor:
 
 
 def symmetrize(x: Tensor) -> Tensor:
-    """Return (A + A^H) / 2."""
+    """Return (A + A^H) / 2, which is symmetric for real dtypes."""
     return (x + adjoint(x)) / 2
 
 

@@ -53,28 +53,27 @@ def _smaller(sample: Sample, written: Sample, look: Look, wrong: str) -> tuple[S
     words = []
     for symbol in sorted(symbols(sample), reverse=True):
         least = max((size for size in symbols(written) if size <= symbol), default=1) if has_indices(sample) else 1
-
-        def said(size: int, sample: Sample = sample, symbol: int = symbol) -> str:
-            return look(resized(sample, {symbol: size}))
-
-        size, before = _least_size(least, symbol, said, wrong)
+        size, before = _least_size(sample, symbol, least, look, wrong)
         sample = resized(sample, {symbol: size})
         words += [f"a size of {size - 1} holds where {size} fails"] if before == "hold" and size > 2 else []
     return _untied(sample, written, look, wrong), words
 
 
-def _least_size(least: int, largest: int, said: Callable[[int], str], wrong: str) -> tuple[int, str]:
-    """Return the smallest size that fails, and the answer for the next smaller one. `largest` is known to fail."""
-    before, few = "", min(largest, ONE_BY_ONE)
+def _least_size(sample: Sample, symbol: int, least: int, look: Look, wrong: str) -> tuple[int, str]:
+    """Return the smallest size to replace a size by so that the sample fails, and the answer for the next smaller one.
+
+    least: the smallest size to try. The sample is known to fail with the size as it is.
+    """
+    before, few = "", min(symbol, ONE_BY_ONE)
     for size in range(least, few):
-        answer = said(size)
+        answer = look(resized(sample, {symbol: size}))
         if answer == wrong:
             return size, before
         before = answer
-    low, high = few - 1, largest
+    low, high = few - 1, symbol
     while high - low > 1:
         middle = (low + high) // 2
-        answer = said(middle)
+        answer = look(resized(sample, {symbol: middle}))
         if answer == wrong:
             high = middle
         else:

@@ -190,17 +190,15 @@ def _smaller(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Iterator
 
 
 def _place_by_place(sample: Sample, sizes: Mapping[int, int], what: str) -> Iterator[Derived]:
-    """Yield samples with one occurrence of a size changed, if it occurs several times."""
+    """Yield samples with one occurrence of a size changed, if only one size is changed, and it occurs several times."""
     (symbol, size), *others = sizes.items()
-    if others:
-        return
     places = [
         (number, recipe, dim)
         for number, recipe in enumerate(sample.tensors)
         for dim, own in enumerate(recipe.shape or ())
         if own == symbol
     ]
-    for number, recipe, dim in places if len(places) > 1 else ():
+    for number, recipe, dim in places if len(places) > 1 and not others else ():
         yield Derived(f"{what} in dim {dim} of tensor {number}", _with_dim(sample, recipe, dim, size))
 
 

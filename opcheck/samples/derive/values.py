@@ -38,8 +38,8 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
     together = elements_of_all(sample, scope)
     if together is not None:
         yield together
-    wide = [] if scope.is_thorough else _wide(sample)
-    yield from _with_elements(sample, [one for one in free if one not in wide], scope)
+    alone = [(number, recipe) for number, recipe in free if scope.is_thorough or recipe.numel < len(ELEMENTS)]
+    yield from _with_elements(sample, alone, scope)
 
 
 def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
@@ -47,7 +47,7 @@ def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
 
     Return None if no tensor is large enough.
     """
-    wide = _wide(sample)
+    wide = [(number, recipe) for number, recipe in _free(sample) if recipe.numel >= len(ELEMENTS)]
     if not wide:
         return None
     turns = {id(recipe): number % len(ELEMENTS) for number, recipe in wide}
@@ -63,11 +63,6 @@ def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
 def _free(sample: Sample) -> list[tuple[int, Tensor]]:
     """Return the tensors whose numbers the spec does not specify and that are not empty, each with its position."""
     return [(number, recipe) for number, recipe in enumerate(sample.tensors) if is_free(recipe) and recipe.numel]
-
-
-def _wide(sample: Sample) -> list[tuple[int, Tensor]]:
-    """Return the tensors of `_free` that have enough elements for all special elements at once."""
-    return [one for one in _free(sample) if one[1].numel >= len(ELEMENTS)]
 
 
 def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Scope) -> Iterator[Derived]:
