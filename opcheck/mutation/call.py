@@ -82,8 +82,3 @@ class Call:
         except RuntimeError:
             return False
         return any(x.shape != shape for x in self.inputs)
-
-    @property
-    def repeats_an_index(self) -> bool:
-        """Whether a tensor of integers contains one of them more than once."""
-        return any(len(set(x.flatten().tolist())) < x.numel() for x in self.indices)

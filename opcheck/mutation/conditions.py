@@ -66,7 +66,11 @@ CONDITIONS = (
     Condition("a broadcast input", lambda call: call.broadcasts, ("broadcast", "rank")),
     Condition("an element that is 0", _any_input(lambda x: bool((x == 0).any())), ("value",)),
     Condition("an element beyond 10", _any_input(lambda x: bool((x.abs() > 10).any())), ("value",)),
-    Condition("a repeated index", lambda call: call.repeats_an_index, ("integer",)),
+    Condition(
+        "a repeated index",
+        lambda call: any(len({*x.flatten().tolist()}) < x.numel() for x in call.indices),
+        ("integer",),
+    ),
     Condition("an empty input", _any_input(lambda x: x.numel() == 0), ("empty",), of_nothing=True),
     Condition(
         "an expanded cotangent",

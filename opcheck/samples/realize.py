@@ -53,8 +53,8 @@ def realize(
         maker = _Maker(sample, finer or dtype, dtype, device, modules, wrt or (lambda path: True))
         args, kwargs = maker.all_arguments()
         if module is not None:
-            kwargs |= maker.state(module, kwargs)
-        cotangents = maker.cotangents()
+            kwargs |= maker.state(module, sample, kwargs)
+        cotangents = None if sample.grad_outputs is None else tuple(map(maker.cotangent, sample.grad_outputs))
     return Inputs(tuple(args), kwargs, tuple(maker.leaves), tuple(maker.slots), cotangents)
 
 
@@ -215,12 +215,11 @@ class _Maker:
             return slot
         return through(leaf)
 
-    def state(self, recipe: ModuleRecipe, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def state(self, recipe: ModuleRecipe, sample: Sample, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters and buffers of a new module, as keyword arguments to add to those of the sample."""
-        assert isinstance(self.of, Sample)
         own, drawn = torch_dtype(None, self.case), torch_dtype(None, self.drawn)
-        module = construct(recipe, self.drawn, self.modules, self.of)
-        imaginary = construct(recipe, self.drawn, self.modules, self.of) if own.is_complex else None
+        module = construct(recipe, self.drawn, self.modules, sample)
+        imaginary = construct(recipe, self.drawn, self.modules, sample) if own.is_complex else None
         keys, differentiable = ModuleCall(module).keys(kwargs), dtypes.is_differentiable(self.case)
         state = {}
         for name, value, grad in initial(module, imaginary, recipe.spec.init):
@@ -228,10 +227,8 @@ class _Maker:
             state[keys[name]] = self.placed(leaf, unchanged, ("kwargs", keys[name]), grad=grad and differentiable)
         return state
 
-    def cotangents(self) -> tuple[torch.Tensor, ...] | None:
-        """Return the cotangents for second-order checks that a sample specifies; None if it specifies none."""
-        assert isinstance(self.of, Sample)
-        if self.of.grad_outputs is None:
-            return None
-        made = [through(leaf).detach() for leaf, through in map(self.leaf, self.of.grad_outputs)]
-        return tuple(x.requires_grad_() if x.is_floating_point() or x.is_complex() else x for x in made)
+    def cotangent(self, recipe: Tensor) -> torch.Tensor:
+        """Return a cotangent for second-order checks, which requires grad if its dtype allows."""
+        leaf, through = self.leaf(recipe)
+        made = through(leaf).detach()
+        return made.requires_grad_() if made.is_floating_point() or made.is_complex() else made

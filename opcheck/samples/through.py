@@ -8,8 +8,6 @@ from functools import wraps
 import torch
 from torch import Tensor
 
-_COMPUTABLE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
-
 
 def precisely(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     """Extend a map of tensors to every dtype. The result has the dtype of the argument.
@@ -29,11 +27,11 @@ def precisely(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor
 
 
 def _computable(dtype: torch.dtype) -> torch.dtype:
-    if dtype in _COMPUTABLE:
-        return dtype
     if dtype.is_complex:
-        return torch.complex64
-    return torch.float32 if dtype.is_floating_point else torch.float64
+        return dtype if dtype is torch.complex128 else torch.complex64
+    if dtype.is_floating_point:
+        return dtype if dtype is torch.float64 else torch.float32
+    return torch.float64
 
 
 def adjoint(x: Tensor) -> Tensor:
