@@ -16,10 +16,7 @@ def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
     """
     schema = schema_of(operator, path)
     if schema is None:
-        try:
-            return tuple(p.name for p in parameters(operator) if p.kind in POSITIONAL)
-        except (TypeError, ValueError):
-            return ()
+        return tuple(one.name for one in _declared(operator) if one.kind in POSITIONAL)
     # ATen calls the first argument `self`, the documentation calls it `input`.
     return tuple("input" if argument.name == "self" else argument.name for argument in schema.arguments)
 
@@ -29,11 +26,16 @@ def defaults_of(operator: Callable[..., Any], path: str) -> dict[str, Any]:
     schema = schema_of(operator, path)
     if schema is not None:
         return {one.name: one.default_value for one in schema.arguments if one.has_default_value()}
+    declared = (one for one in _declared(operator) if one.default is not one.empty)
+    return {one.name: one.default for one in declared if one.kind in KEYWORD}
+
+
+def _declared(operator: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a callable; an empty list if it has no Python signature."""
     try:
-        own = parameters(operator)
+        return parameters(operator)
     except (TypeError, ValueError):
-        return {}
-    return {one.name: one.default for one in own if one.default is not one.empty and one.kind in KEYWORD}
+        return []
 
 
 def schema_of(operator: Callable[..., Any], path: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -103,19 +103,15 @@ def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
             yield Derived(f"tensor {number} in int32", with_one(sample, recipe, dtype="int32"))
         if len(own) < 2:
             continue
-        for value in (min(own), max(own)):
-            filled = _filled(recipe.sizes, value)
-            yield Derived(f"tensor {number} = {value}", with_one(sample, recipe, values=filled))
-        turned = _reversed(recipe.values)
-        if turned != recipe.values:
-            yield Derived(f"tensor {number} reversed", with_one(sample, recipe, values=turned))
-        length = recipe.sizes[0]
-        if length > 2 and recipe.values[0] != recipe.values[1]:
-            repeated = (recipe.values[0], recipe.values[0], *recipe.values[2:])
-            yield Derived(f"tensor {number} with its first repeated", with_one(sample, recipe, values=repeated))
-        if length < REPEATED:
-            times = -(-REPEATED // length)
-            yield Derived(f"tensor {number} {times} times", with_one(sample, recipe, values=recipe.values * times))
+        values = {f"= {value}": _filled(recipe.sizes, value) for value in (min(own), max(own))}
+        values["reversed"] = _reversed(recipe.values)
+        first, *others = recipe.values
+        if len(others) > 1:
+            values["with its first repeated"] = (first, first, *others[1:])
+        if recipe.sizes[0] < REPEATED:
+            times = -(-REPEATED // recipe.sizes[0])
+            values[f"{times} times"] = recipe.values * times
+        yield from _with_values(sample, number, recipe, values)
 
 
 def by_mask(sample: Sample, scope: Scope) -> Iterator[Derived]:
@@ -128,13 +124,18 @@ def by_mask(sample: Sample, scope: Scope) -> Iterator[Derived]:
         if not (is_bool or may_be_added):
             continue
         (one, kept), (other, left_out) = BOOLEAN if is_bool else ADDITIVE
-        fills = {one: _filled(recipe.sizes, kept), other: _filled(recipe.sizes, left_out)}
+        values = {f"= {one}": _filled(recipe.sizes, kept), f"= {other}": _filled(recipe.sizes, left_out)}
         if len(recipe.sizes) > 1 and recipe.sizes[0]:
             row = _filled(recipe.sizes[1:], left_out)
-            fills[f"{one}, but for a row"] = (row, *_filled((recipe.sizes[0] - 1, *recipe.sizes[1:]), kept))
-        for what, values in fills.items():
-            if values != recipe.values:
-                yield Derived(f"tensor {number} = {what}", with_one(sample, recipe, shape=None, values=values))
+            values[f"= {one}, but for a row"] = (row, *_filled((recipe.sizes[0] - 1, *recipe.sizes[1:]), kept))
+        yield from _with_values(sample, number, recipe, values)
+
+
+def _with_values(sample: Sample, number: int, recipe: Tensor, each: Mapping[str, Any]) -> Iterator[Derived]:
+    """Yield samples in which a tensor has other explicit values, which are given with their descriptions."""
+    for what, values in each.items():
+        if values != recipe.values:
+            yield Derived(f"tensor {number} {what}", with_one(sample, recipe, shape=None, values=values))
 
 
 def numbers_in(recipe: Tensor) -> set[int]:
