@@ -6,7 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
@@ -134,9 +134,11 @@ def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: 
     """
     keywords = _renamed(function, keywords)
     for node in _nodes(getattr(function, "__code__", function)):
-        compared: ast.expr | None = None
-        values: Iterable[Value] = ()
-        if isinstance(node, ast.Compare) and isinstance(node.ops[0], EQUALITY):
+        if isinstance(node, ast.Call):
+            yield from _kinds(node, keywords)
+            yield from _passed_on(function, node, keywords, depth - 1) if depth else ()
+            continue
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], EQUALITY):
             compared, values = node.left, _constants(node.comparators[:1])
         elif isinstance(node, ast.Match):
             patterns = (part for case in node.cases for part in ast.walk(case.pattern))
@@ -144,11 +146,11 @@ def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: 
             compared = node.subject
         elif isinstance(node, ast.Subscript):
             compared, values = node.slice, _keys_of(function, node.value)
-        elif isinstance(node, ast.Call):
-            yield from _kinds(node, keywords)
-            yield from _passed_on(function, node, keywords, depth - 1) if depth else ()
+        else:
+            continue
         name = _value_of(compared)
-        yield from ((keywords[name], value) for value in values) if name in keywords else ()
+        if name in keywords:
+            yield from ((keywords[name], value) for value in values)
 
 
 @lru_cache(maxsize=256)
@@ -170,7 +172,7 @@ def _kinds(call: ast.Call, keywords: Mapping[str, str]) -> Iterator[tuple[str, V
         yield keywords[name], SEVERAL
 
 
-def _value_of(node: ast.expr | None) -> str:
+def _value_of(node: ast.expr) -> str:
     """Return the name of a variable, or of an attribute of `self` or `ctx`; an empty string for other expressions."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "ctx"):
         return node.attr
@@ -214,11 +216,10 @@ def _passed_on(
 
 def _named(function: Callable[..., Any], node: ast.expr) -> Any:
     """Return the object that a dotted name refers to in the module of a function; None if there is none."""
-    first, *attributes = ast.unparse(node).split(".")
-    try:
-        return reduce(getattr, attributes, vars(sys.modules[function.__module__])[first])
-    except (AttributeError, KeyError):
-        return None
+    if isinstance(node, ast.Attribute):
+        return getattr(_named(function, node.value), node.attr, None)
+    names = getattr(sys.modules.get(function.__module__), "__dict__", {})
+    return names.get(node.id) if isinstance(node, ast.Name) else None
 
 
 def _in_python(operator: Callable[..., Any]) -> Any:
