@@ -1,6 +1,6 @@
-"""The fast path of `opcheck.gradcheck`: a few calls decide whether derivatives are right or wrong, without a diagnosis.
+"""The fast path of `opcheck.gradcheck`: a few calls show that derivatives are right.
 
-If these are inconclusive, the full comparison follows: see `in_place.py`.
+If they do not show it, the full comparison follows: see `slow_path.py`.
 """
 
 from __future__ import annotations
@@ -19,27 +19,22 @@ from opcheck.derivatives.autodiff import (
     Pushforward,
     Tensors,
     jvp,
-    pushforward,
     transformed,
     vjp,
 )
 from opcheck.derivatives.coordinates import (
     deviation,
     largest_difference,
-    located,
-    modulus,
-    real_size,
     rows_of,
     same,
-    tensors_of,
     vector,
 )
 from opcheck.derivatives.cotangents import undefined
-from opcheck.derivatives.differences import Differences
+from opcheck.derivatives.differences import Differences, differences
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import AUTO
 from opcheck.derivatives.tolerances import Numbers
-from opcheck.derivatives.uncertainty import CERTAIN, Measured, allowed, excess
+from opcheck.derivatives.uncertainty import CERTAIN, ROUNDED, Measured, excess
 from opcheck.dropin import passes
 from opcheck.dropin.in_place import Second
 from opcheck.dropin.memory import Kept, elements
@@ -51,8 +46,6 @@ FEW_PULLBACKS = 3
 """The maximum number of coordinates to move by single calls if each call runs a backward pass."""
 FEW_ROWS = 6
 """The maximum number of backward passes, or of calls in forward mode, that are faster one by one than in a batch."""
-ROUNDED = 1e4
-"""The number of rounding units by which two computations of the same derivative may differ."""
 SMALL = 1e-3
 """The fraction of atol up to which a Jacobian counts as right without further tests."""
 
@@ -69,25 +62,20 @@ class Claims:
     batched_forward_grad: bool = False
 
 
-def look(point: Point, second: Second | None, numbers: Numbers, claims: Claims) -> bool | None:
-    """Return True if all claims hold for a function at a point, False if a Jacobian is wrong, None if that is unclear.
+def holds(point: Point, second: Second | None, numbers: Numbers, claims: Claims) -> bool:
+    """Return True if all claims clearly hold for a function at a point. False if this is unclear, or anything raises.
 
-    None is also returned if anything raises.
     second: the cotangents for which the gradients of the function are checked; None: the function itself is checked.
     """
     if not point.outputs or not all(y.requires_grad and y.layout is torch.strided for y in point.outputs):
-        return None
+        return False
     try:
         if second is None:
-            return FastPath(point.function, point.leaves, point.outputs, numbers, claims, FEW_POINTS).verdict()
+            return FastPath(point.function, point.leaves, point.outputs, numbers, claims, FEW_POINTS).holds()
         function, leaves = second.of(point)
-        return FastPath(function, leaves, function(*leaves), numbers, claims, FEW_PULLBACKS).verdict()
+        return FastPath(function, leaves, function(*leaves), numbers, claims, FEW_PULLBACKS).holds()
     except Exception:  # the full comparison raises it again, and reports it
-        return None
-
-
-class Unclear(Exception):
-    """The fast path is inconclusive."""
+        return False
 
 
 @dataclass
@@ -103,49 +91,35 @@ class FastPath:
     """The maximum number of coordinates to move by single calls."""
     can_batch: bool = True
     """Whether no batch of points has failed."""
-    is_batched: bool = False
-    """Whether any batch was used."""
 
     def __post_init__(self) -> None:
         self.of_outputs, self.of_leaves = passes.kinds_of(self.outputs), passes.kinds_of(self.leaves)
         self.size = sum(passes.sizes_of(self.of_outputs)), sum(passes.sizes_of(self.of_leaves))
         self.unit = max(torch.finfo(leaf.dtype).eps for leaf in self.leaves)
 
-    def verdict(self) -> bool:
-        """Return True if all claims hold, False if a Jacobian is wrong. Raise Unclear if neither is certain.
-
-        Exceptions of the function and its derivatives propagate.
-        """
+    def holds(self) -> bool:
+        """Return whether all claims clearly hold. Exceptions of the function and its derivatives propagate."""
         if max(self.size) > AUTO.largest:
-            raise Unclear
+            return False
         slopes = self._slopes(self.numbers.eps)
-        return (not self.claims.backward_ad or self._of_reverse(slopes)) and (
-            not self.claims.forward_ad or self._of_forward(slopes)
+        return (not self.claims.backward_ad or self._reverse_holds(slopes)) and (
+            not self.claims.forward_ad or self._forward_holds(slopes)
         )
 
     # differences
 
     def _slopes(self, step: float) -> Differences:
-        size, values = self.size[1], None
-        if size > self.few and self.can_batch:
-            values = self._values_of_copies(step)
-            self.can_batch = values is not None
-            self.is_batched |= self.can_batch
-        if values is None:
-            values = self._values_in_place(self._places, step)
-        return Differences(values[:size], values[-1], values[size:-1], step)
+        values = self._values_of_copies(step) if self.size[1] > self.few and self.can_batch else None
+        self.can_batch = values is not None
+        return differences(self._values_in_place(step) if values is None else values, step)
 
-    @property
-    def _places(self) -> list[Tensor]:
-        """A view of rank 0 of the memory of each coordinate of the leaves."""
-        return [place for leaf in self.leaves for place in elements(leaf.data)]
+    def _values_in_place(self, step: float) -> Tensor:
+        """Return the outputs with each coordinate of the leaves moved up, then with each moved down, then unmoved.
 
-    def _values_in_place(self, places: Sequence[Tensor], step: float) -> Tensor:
-        """Return the outputs with each place moved up, then with each moved down, then unmoved, as rows.
-
-        Shape: (2 * len(places) + 1, M). The leaves themselves are moved, as torch does: a function may read them in
-        another way than as its arguments.
+        Shape: (2 N + 1, M). The leaves themselves are moved, as torch does: a function may read them in another way
+        than as its arguments.
         """
+        places = [place for leaf in self.leaves for place in elements(leaf.data)]
         size = len(places)
         batches = [torch.empty((2 * size + 1, *y.shape), dtype=y.dtype, device=y.device) for y in self.outputs]
         rows = list(zip(*(batch.unbind() for batch in batches), strict=True))
@@ -186,48 +160,40 @@ class FastPath:
 
     # derivatives
 
-    def _of_reverse(self, slopes: Differences) -> bool:
+    def _reverse_holds(self, slopes: Differences) -> bool:
         outputs, leaves, claims = self.outputs, self.leaves, self.claims
 
-        def pull(own: Pass) -> list[Tensor]:
-            those = [k for k in own.those if outputs[k].requires_grad]
-            chosen = [undefined(outputs[k]) if k in own.undefined else outputs[k] for k in those]
-            cotangents = [own.vectors[k].clone() for k in those]
-            gradients: Sequence[Tensor | None] = [None] * len(leaves)
-            if those:
-                gradients = torch.autograd.grad(chosen, leaves, cotangents, retain_graph=True, allow_unused=True)
-            return [torch.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves, strict=True)]
+        def pull(own: Pass) -> Tensors:
+            marked = [undefined(outputs[k]) if k in own.undefined else outputs[k] for k in own.those]
+            return vjp(marked, leaves, [own.vectors[k].clone() for k in own.those])
 
         batch = self._batched(lambda *v: vjp(outputs, leaves, v), self.of_outputs, claims.batched_grad)
         every = passes.backward(self.of_outputs, batch is None, claims.undefined_grad)
         jacobian, products, directions = _derivatives(pull, every, self.of_leaves, batch)
-        if not self._agrees(jacobian, slopes, lambda row, column: _along(pull, row, outputs)[column]):
-            return False
-        again, zero = deviation(products[0], products[1]), products[2]
-        if not again <= self.numbers.nondeterminism or bool(zero.any()) or (batch is None and claims.batched_grad):
-            raise Unclear
-        self._expect_products(products, directions, jacobian)
-        return True
+        return (
+            (batch is not None or not claims.batched_grad)
+            and deviation(products[0], products[1]) <= self.numbers.nondeterminism
+            and not bool(products[2].any())
+            and self._agrees(jacobian, slopes)
+            and self._are_products(products, directions, jacobian)
+        )
 
-    def _of_forward(self, slopes: Differences) -> bool:
+    def _forward_holds(self, slopes: Differences) -> bool:
         function, points, claims = self.function, tuple(leaf.detach() for leaf in self.leaves), self.claims
-        pushed, nested = pushforward(function), Pushforward(transformed(function), transform=True)
+        nested = Pushforward(transformed(function), transform=True)
 
         def push(own: Pass) -> Tensors:
-            tangents = [t.clone() for t in own.vectors]
-            if own.undefined:
-                return jvp(function, points, [None if k in own.undefined else t for k, t in enumerate(tangents)])
-            return pushed(*points, *tangents)
+            tangents = [None if k in own.undefined else t.clone() for k, t in enumerate(own.vectors)]
+            return jvp(function, points, tangents)
 
         batch = self._batched(lambda *t: nested(*points, *t), self.of_leaves, claims.batched_forward_grad)
         every = passes.forward(self.of_leaves, batch is None, claims.undefined_grad)
         jacobian, products, directions = _derivatives(push, every, self.of_outputs, batch)
-        if not self._agrees(jacobian.T, slopes, lambda row, column: _along(push, column, points)[row]):
-            return False
-        if batch is None and claims.batched_forward_grad:
-            raise Unclear
-        self._expect_products(products, directions, jacobian)
-        return True
+        return (
+            (batch is not None or not claims.batched_forward_grad)
+            and self._agrees(jacobian.T, slopes)
+            and self._are_products(products, directions, jacobian)
+        )
 
     def _batched(self, function: Callable[..., Tensors], kinds: Kinds, is_claimed: bool) -> Tensor | None:
         """Return the derivatives along all coordinates by vmap, as rows.
@@ -241,60 +207,36 @@ class FastPath:
         try:
             with quiet():
                 every = torch.func.vmap(function, randomness="same")(*(batch.clone() for batch in batches))
-            rows = rows_of(every, len(directions))
-            if size == 1:  # only the second, random row shows that rows are mixed up
-                self._expect_products(rows[1], directions[1], rows[:1])
-        except Exception:
+        except Exception:  # it cannot be batched
             return None
-        self.is_batched = True
-        return rows[:size]
+        rows = rows_of(every, len(directions))
+        # With one coordinate, only the second, random row shows that rows are mixed up.
+        return rows[:size] if size > 1 or self._are_products(rows[1], directions[1], rows[:1]) else None
 
-    def _agrees(self, jacobian: Tensor, slopes: Differences, alone: Callable[[int, int], Tensor]) -> bool:
-        """Return whether a Jacobian is the numerical one, up to the errors of finite differences.
-
-        alone: computes one entry, without a batch.
-        Raises Unclear if digits are lost, if there is a kink, if rounding may explain a difference, or if only the
-        batch is wrong.
-        """
+    def _agrees(self, jacobian: Tensor, slopes: Differences) -> bool:
+        """Return whether a Jacobian is the numerical one, to all digits that differences show, without a kink."""
         numbers, numerical = self.numbers, slopes.jacobian
         grid, least = CERTAIN * self.unit / numbers.eps, SMALL * numbers.atol
         if not jacobian.numel():
             return True
-        bend = (slopes.above + slopes.below).sub_(slopes.base, alpha=2).abs_().max()
-        if largest_difference(jacobian, numerical) <= min(grid / 2, least) and bend <= numbers.atol * numbers.eps:
+        if largest_difference(jacobian, numerical) <= min(grid / 2, least) and slopes.most_bend <= numbers.atol:
             return True  # fast path
-        tolerance, rounding = allowed(numerical, self.leaves, numbers), slopes.rounding(CERTAIN * self.unit)
-        off, beyond = (jacobian - numerical).abs(), excess(jacobian, numerical, self.leaves, numbers)
-        certain = beyond > modulus(rounding, self.leaves)
-        if bool(certain.any()):
-            row, column = divmod(int((off * certain).argmax()), len(off.T))
-            if self.is_batched:
-                self._confirm(row, column, alone(row, column), float(tolerance[row, column] + rounding[row, column]))
-            return False
-        if bool((beyond > 0).any()) or not bool((slopes.bend.abs() <= tolerance).all()):
-            raise Unclear
         measured = Measured(slopes, cache(self._slopes), numbers, self.unit, self.leaves)
         farthest = float(vector(self.leaves).abs().max())
-        if bool(measured.wrong_below_atol(jacobian).any()) or measured.without_digits(jacobian, farthest):
-            raise Unclear
-        return True
+        return (
+            not bool((excess(jacobian, numerical, self.leaves, numbers) > 0).any())
+            and bool((slopes.bend.abs() <= measured.tolerance()).all())
+            and not bool(measured.wrong_below_atol(jacobian).any())
+            and not measured.without_digits(jacobian, farthest)
+        )
 
-    def _confirm(self, row: int, column: int, entry: Tensor, tolerance: float) -> None:
-        """Raise Unclear unless an entry is also wrong if it is computed without a batch."""
-        step = self.numbers.eps
-        above, below, _ = self._values_in_place(self._places[column : column + 1], step)[:, row]
-        slope = (above - below) / (2 * step)
-        if abs(entry - slope) <= tolerance + self.numbers.rtol * abs(slope):
-            raise Unclear
-
-    def _expect_products(self, products: Tensor, directions: Tensor, jacobian: Tensor) -> None:
-        """Raise Unclear unless `products` equals `directions @ jacobian`, up to rounding."""
+    def _are_products(self, products: Tensor, directions: Tensor, jacobian: Tensor) -> bool:
+        """Return whether `products` equals `directions @ jacobian`, up to rounding."""
         rounding, expected = ROUNDED * self.unit, directions @ jacobian
         if same(products, expected, rounding, rounding):  # fast path
-            return
+            return True
         terms = directions.abs().amax(-1, keepdim=True) * (float(jacobian.abs().max()) * max(jacobian.shape))
-        if not bool(((products - expected).abs() <= rounding * (1 + terms)).all()):  # terms may cancel
-            raise Unclear
+        return bool(((products - expected).abs() <= rounding * (1 + terms)).all())  # terms may cancel
 
 
 def _derivatives(
@@ -306,25 +248,18 @@ def _derivatives(
         or write to their arguments.
     kinds: the kinds of the derivatives.
     jacobian: None if the first passes compute it, one for each coordinate.
-    Raises Unclear if a derivative is not strided, or has another dtype than its kind.
+    Raises TypeError if a derivative is not strided, or has another dtype than its kind.
     """
     results = [of(own) for own in every.each]
     batches = [torch.stack(own) for own in zip(*results, strict=True)]
     for batch, (_, dtype, _) in zip(batches, kinds, strict=True):
         if batch.layout is not torch.strided or batch.dtype != dtype:
-            raise Unclear
+            raise TypeError("a derivative is unlike its tensor")
     products, directions = rows_of(batches, len(results)), every.directions
     if jacobian is not None:
         return jacobian, products, directions
     count = directions.shape[1]
     return products[:count], products[count:], directions[count:]
-
-
-def _along(of: Callable[[Pass], Sequence[Tensor]], coordinate: int, like: Tensors) -> Tensor:
-    """Return the derivative along one coordinate, from a single pass."""
-    direction = torch.zeros(sum(map(real_size, like)), dtype=torch.float64)
-    direction[coordinate] = 1
-    return vector(of(Pass(tensors_of(direction, like), [located(coordinate, like)[0]])))
 
 
 def _copy(outputs: Sequence[Tensor], targets: Sequence[Tensor]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,15 +13,14 @@ from torch.autograd import gradcheck as torch_gradcheck
 from torch.autograd import gradgradcheck as torch_gradgradcheck
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
-from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Function, Request
 from opcheck.derivatives.tolerances import Numbers
 from opcheck.dropin.errors import GradcheckError
-from opcheck.dropin.fast_path import Claims, look, quiet
+from opcheck.dropin.fast_path import Claims, holds, quiet
 from opcheck.dropin.in_place import InPlace, Second
 from opcheck.dropin.memory import Kept
-from opcheck.dropin.slow_path import check_claims, is_remark
+from opcheck.dropin.slow_path import check_claims, is_remark, sentence_of_torch
 
 Tensors = Tensor | Sequence[Any]
 
@@ -160,41 +159,34 @@ def gradgradcheck(
 
 def _checked(
     func: Callable[..., Any], values: tuple[Any, ...], numbers: Numbers, claims: Claims, raise_exception: bool,
-    by_torch: Callable[[], bool], second: Second | None = None,
+    by_torch: Callable[..., bool], second: Second | None = None,
 ) -> bool:  # fmt: skip
     """Return whether the claims hold for a function or, if `second` is given, for its gradients.
 
     A function that writes to its inputs is left to torch.
     """
     _check_inputs(values)
-    request = Request(_function(func, values), _leaves(values), numbers)
-    seen = None
+    request = Request(_function(func, values), _leaves(values), numbers, expected=not raise_exception)
     with Kept((*values, *((second and second.cotangents) or ()))) as memory:
         point = InPlace.of(request)
         is_changed = memory.is_changed()
         if not is_changed:
             if second is None:
                 _check_outputs(point)
-            seen = look(point, second, numbers, claims)
-            seen = None if memory.is_changed() else seen
+            if holds(point, second, numbers, claims) and not memory.is_changed():
+                return True
     if is_changed:
         return _by_torch(by_torch, raise_exception)
-    if seen or (seen is False and not raise_exception):
-        return seen
     point = InPlace.of(request)  # with a new graph
     if second is not None:
         point = InPlace(*second.of(point))
-    return _verdict(check_claims(point, request, claims), raise_exception)
-
-
-def _verdict(disagreements: Iterator[Disagreement], raise_exception: bool) -> bool:
-    """Raise, or return False, at the first disagreement that torch would raise, too. Warn of the remarks before it."""
     with quiet():
-        for disagreement in disagreements:
+        for disagreement in check_claims(point, request, claims):
             if is_remark(disagreement):
-                warnings.warn(disagreement.text, stacklevel=4)
+                warnings.warn(disagreement.text, stacklevel=3)
             elif raise_exception:
-                raise GradcheckError(disagreement.text, disagreement)
+                lines = sentence_of_torch(by_torch, values, point), disagreement.text
+                raise GradcheckError("\n".join(filter(None, lines)), disagreement)
             else:
                 return False
     return True
