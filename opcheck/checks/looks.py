@@ -130,7 +130,7 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
         assert place is not None, check
         steps, mode = place
         along = point.derived(*steps).along_one
-        comparison = Comparison.of(along, mode, numbers, looped=True)
+        comparison = Comparison.of(along, mode, numbers)
         if not comparison.holds_closely:
             # The differences of a random function do not converge. Those of a function that reads memory between
             # elements do, but its values at copies differ.

@@ -39,8 +39,6 @@ class Comparison:
     point: Point
     mode: Mode
     numbers: Numbers
-    looped: bool
-    """Whether each point and each direction takes a call of its own, instead of a batch."""
     directions: Directions
     """The directions of both Jacobians."""
     derivative: Analytical
@@ -49,11 +47,10 @@ class Comparison:
     """The products with the directions by finite differences."""
 
     @classmethod
-    def of(cls, point: Point, mode: Mode, numbers: Numbers, looped: bool = False) -> Comparison:
+    def of(cls, point: Point, mode: Mode, numbers: Numbers) -> Comparison:
         """Compute both Jacobians. Passes on the exceptions of the function and its derivatives."""
-        derivative = point.analytical(mode, looped=looped)
-        slopes = point.numerical(numbers.eps, looped=looped)
-        return cls(point, mode, numbers, looped, point.directions, derivative, slopes)
+        derivative = point.analytical(mode)
+        return cls(point, mode, numbers, point.directions, derivative, point.numerical(numbers.eps))
 
     @cached_property
     def analytical(self) -> Tensor:
@@ -63,18 +60,21 @@ class Comparison:
     @cached_property
     def differences(self) -> Measured:
         """The differences along the directions, with their errors."""
-        at = partial(self.point.numerical, looped=self.looped)
-        return Measured(self.slopes, at, self.numbers, self.point.unit, self.directions.columns_of("forward"))
+        point = self.point
+        return Measured(self.slopes, point.numerical, self.numbers, point.unit, self.directions.columns_of("forward"))
 
     @cached_property
     def numerical(self) -> Measured:
         """The matrix to compare, by differences, with its errors."""
-        directions, mode = self.directions, self.mode
-        at = self.differences.at
+        directions, mode, point = self.directions, self.mode, self.point
+
+        @cache
+        def at(step: float) -> Differences:
+            return directions.measured(point.numerical(step), mode)
+
         return Measured(
-            directions.measured(self.slopes, mode), cache(lambda step: directions.measured(at(step), mode)),
-            self.numbers, self.point.unit,
-            directions.columns_of(mode), partial(directions.lengths, mode), directions.sums,
+            directions.measured(self.slopes, mode), at, self.numbers, point.unit, directions.columns_of(mode),
+            partial(directions.lengths, mode), directions.sums,
         )  # fmt: skip
 
     @property
@@ -131,7 +131,7 @@ class Comparison:
         Values so large that the step is less than their rounding unit do not change at either step. Then the
         differences agree, but rounding explains `difference`. Numerical noise must not explain it either.
         """
-        coarse = self.point.numerical(2 * self.numbers.eps, looped=self.looped).jacobian
+        coarse = self.point.numerical(2 * self.numbers.eps).jacobian
         agree = bool(((coarse - self.slopes.jacobian).abs() <= 0.5 * self.differences.tolerance()).all())
         if not agree or self.has_kink:
             return False
@@ -154,10 +154,10 @@ class Comparison:
         numbers = (self.slopes.above.nan_to_num(), self.point.coordinates)
         largest = max(float(own.abs().max()) for own in numbers)
         least = ROUNDED * double * largest
-        one = tried(partial(self._at_steps, self.point.along_one, looped=True))
+        one = tried(partial(self._at_steps, self.point.along_one))
         if isinstance(one, Exception) or not noise(one) > least:
             return False  # fast path: no noise along a random direction
-        values = tried(partial(self._at_steps, self.point, looped=self.looped))
+        values = tried(partial(self._at_steps, self.point))
         if isinstance(values, Exception):
             return False
         moves, wider = noise(values), noise(values[1::2])
@@ -169,9 +169,9 @@ class Comparison:
         again = self.point.looped_differences(self.directions.moved, self.numbers.eps)
         return torch.equal(again.above, self.slopes.above)  # otherwise the function is random
 
-    def _at_steps(self, point: Point, *, looped: bool) -> list[Differences]:
+    def _at_steps(self, point: Point) -> list[Differences]:
         """Return the differences at steps h, 2 h, ..., 10 h. Raises if the function is not defined that far away."""
-        return [point.numerical(n * self.numbers.eps, looped=looped) for n in range(1, 11)]
+        return [point.numerical(n * self.numbers.eps) for n in range(1, 11)]
 
     @property
     def _noise(self) -> Tensor:
@@ -200,7 +200,7 @@ class Comparison:
     def _off_at(self, coordinates: Tensor, step: float) -> Tensor:
         """Return `difference` at another point and step. This comparison must be along one random direction."""
         point, numbers = self.point.moved_to(coordinates).along_one, replace(self.numbers, eps=step)
-        return Comparison.of(point, self.mode, numbers, self.looped).difference
+        return Comparison.of(point, self.mode, numbers).difference
 
     @property
     def has_kink(self) -> bool:
@@ -263,5 +263,4 @@ class Comparison:
         mix = self.directions.mix(len(rows)).abs()
         lengths = self.directions.of(self.mode).norm(dim=1) if self.directions.sums else torch.ones_like(mix)
         bound = self.numbers.atol * float(mix @ lengths) + self.numbers.rtol * (mix @ rows.abs())
-        within = self.looped and not bool((beyond_bound(off, bound) > 0).any())
-        return 0.0 if within else float(off.max())
+        return float(off.max()) if bool((beyond_bound(off, bound) > 0).any()) else 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,9 +11,6 @@ from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Tensors
 from opcheck.derivatives.coordinates import rows_of, tensors_of, vector
-
-FITS = 1 << 15
-"""The number of values processed at a time by `Differences.most_bend`: they fit into a cache."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,8 @@ class Differences:
     below: Tensor
     """f(x - h u)."""
     step: float
-
+    batched: bool = False
+    """Whether the values come from one batch."""
     weigh: Callable[..., Tensor] | None = None
     """Maps a matrix A of shape (M, K) to V A for cotangents V, which is compared instead. With `sizes`, A holds the
     sizes of errors, and the result is the size of the errors of V A. None: A itself is compared."""
@@ -67,37 +65,23 @@ class Differences:
     @cached_property
     def most_bend(self) -> float:
         """The largest absolute difference of the two one-sided differences; NaN if any value is NaN."""
-        if not self.above.numel():
-            return 0.0
-        pieces = 1 + self.above.numel() // FITS  # pieces that fit into a cache are several times as fast
-        most = [
-            torch.sub(above, self.base).add_(below).sub_(self.base).abs_().max()
-            for above, below in zip(self.above.tensor_split(pieces), self.below.tensor_split(pieces), strict=True)
-            if len(above)
-        ]
-        return float(torch.stack(most).max()) / self.step
+        bend = (self.above - self.base).add_(self.below).sub_(self.base).abs_()
+        return float(bend.max()) / self.step if bend.numel() else 0.0
 
 
-def differences(values: Tensor, step: float) -> Differences:
-    """Return the differences from the values at the points of a `stencil`, of shape (2 K + 1, M)."""
+def differences(values: Tensor, step: float, base: Tensor | None = None, *, batched: bool = False) -> Differences:
+    """Return the differences from the values at the points of a `stencil`, of shape (2 K + 1, M).
+
+    base: the values at the last point, if `values` lacks them.
+    """
     count = len(values) // 2
-    return Differences(values[:count], values[-1], values[count:-1], step)
+    return Differences(values[:count], values[-1] if base is None else base, values[count : 2 * count], step, batched)
 
 
 def stencil(point: Tensor, along: Tensor, step: float) -> Tensor:
     """Return the points x + h u for each direction u of shape (K, N), then x - h u, then x, as rows."""
     steps = along * step
     return point + torch.cat([steps, -steps, torch.zeros(1, len(point), dtype=torch.float64)])
-
-
-def stencil_points(point: Tensor, along: Tensor, step: float, *, with_base: bool = True) -> Iterator[Tensor]:
-    """Yield the rows of a stencil. Each yielded tensor may be overwritten by the next."""
-    moved = torch.empty_like(point)
-    for own in (step, -step):
-        for direction in along:
-            yield torch.mul(direction, own, out=moved).add_(point)
-    if with_base:
-        yield point
 
 
 def batched(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tensor], most: int) -> Tensor:

@@ -19,26 +19,24 @@ from opcheck.derivatives.wrong_entries import HOW, entry_of, explain, not_linear
 
 def compare(point: Point, mode: Mode, request: Request) -> Disagreement | None:
     """Return where the Jacobian by a mode differs from the numerical one, or None if they agree."""
-    numbers = request.numbers
-    first = Comparison.of(point, mode, numbers)
-    if first.agrees:
+    both = Comparison.of(point, mode, request.numbers)
+    if both.agrees:
         return _by_reference(point, mode, request)
     if request.expected and point.extent == "full":
-        disagreement = _worst_confirmed(first, request)
+        disagreement = _worst_confirmed(both, request)
         if disagreement is not None:
             return disagreement
-    looped = first
-    if first.differs or first.nonlinear:  # confirm the failure of the batch by ordinary calls
-        looped = Comparison.of(point, mode, numbers, looped=True)
-    if looped.differs:
-        disagreement = explain(looped, request)
-        if disagreement is None:  # no entry is wrong: the function is not independent along the axes
-            point.turn_to(Random(point.size, point.coverage.projections))
-            return compare(point, mode, request)
-        return disagreement
-    if looped.nonlinear:
-        return not_linear(point, mode, f"off by up to {looped.nonlinear:.4g} for a sum of them")
-    return _by_reference(point, mode, request)
+    if not (both.differs or both.nonlinear):
+        return _by_reference(point, mode, request)
+    if point.drop_batches():  # confirm the failure of the batch by ordinary calls
+        return compare(point, mode, request)
+    if not both.differs:
+        return not_linear(point, mode, f"off by up to {both.nonlinear:.4g} for a sum of them")
+    disagreement = explain(both, request)
+    if disagreement is None:  # no entry is wrong: the function is not independent along the axes
+        point.turn_to(Random(point.size, point.coverage.projections))
+        return compare(point, mode, request)
+    return disagreement
 
 
 def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement | None:
@@ -61,16 +59,17 @@ def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement |
 
 def digits_lost(point: Point, mode: Mode, request: Request) -> Disagreement | None:
     """Return that a Jacobian within the tolerance has lost digits; None if not, or if differences are inconclusive."""
-    for looped in (False, True):  # confirm the failure of the batch by ordinary calls
-        comparison = Comparison.of(point, mode, request.numbers, looped)
-        if comparison.has_all_digits:
-            return None
-        farthest = float(point.coordinates.abs().max()) if point.size[1] else 0.0
-        numerical, analytical = comparison.numerical, comparison.analytical
-        without = numerical.without_digits(analytical, farthest)
-        if without is None:
-            return None
-        lost, least = without
+    comparison = Comparison.of(point, mode, request.numbers)
+    if comparison.has_all_digits:
+        return None
+    farthest = float(point.coordinates.abs().max()) if point.size[1] else 0.0
+    numerical, analytical = comparison.numerical, comparison.analytical
+    without = numerical.without_digits(analytical, farthest)
+    if without is None:
+        return None
+    if point.drop_batches():  # confirm the failure of the batch by ordinary calls
+        return digits_lost(point, mode, request)
+    lost, least = without
     off = (analytical - numerical.values).abs() * lost
     row, column = divmod(int(off.argmax()), off.shape[1])
     worst = float(off[row, column])
@@ -113,11 +112,12 @@ def _by_reference(point: Point, mode: Mode, request: Request) -> Disagreement | 
     if right is None or isinstance(right, Exception):  # the reference cannot be used
         return None
     bound = numbers.atol * point.directions.of(mode).norm(dim=1).unsqueeze(1) + numbers.rtol * right.abs()
-    for looped in (False, True):
-        products = point.analytical(mode, looped=looped).jacobian
-        wrong = beyond_bound((products - right).abs(), bound) > 0
-        if not bool(wrong.any()):
-            return None
+    products = point.analytical(mode).jacobian
+    wrong = beyond_bound((products - right).abs(), bound) > 0
+    if not bool(wrong.any()):
+        return None
+    if point.drop_batches():
+        return _by_reference(point, mode, request)
     row, column = divmod(int((products - right).abs().nan_to_num(nan=inf).argmax()), right.shape[1])
     (place,) = labels([column], point.leaves, Names.of(function, request).leaves)
     return Disagreement(

@@ -21,7 +21,7 @@ from opcheck.derivatives import autodiff
 from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, Tensors, of_primal, pushforward
 from opcheck.derivatives.coordinates import largest_difference, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
-from opcheck.derivatives.differences import Differences, batched, differences, looped, stencil, stencil_points
+from opcheck.derivatives.differences import Differences, batched, differences, looped, stencil
 from opcheck.derivatives.directions import Colors, Directions, Random
 from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.request import AUTO, Coverage, Extent, Request, tried
@@ -69,7 +69,7 @@ class Point:
     """
 
     can_batch = True
-    """Whether derivatives may be computed for many directions in one batch."""
+    """Whether many points, or many directions, may be computed in one batch."""
     has_slices = True
     """Whether to search for axes along which the function is independent."""
     request: Request | None = None
@@ -87,8 +87,8 @@ class Point:
         self.function, self.leaves, self.coverage = function, leaves, coverage
         self._outputs, self._graph, self._cotangents = outputs, outputs, cotangents
         self._derived: dict[Step, Point] = {}
-        self._numerical: dict[tuple[float, bool], Differences] = {}
-        self._analytical: dict[tuple[Mode, bool], Analytical] = {}
+        self._numerical: dict[float, Differences] = {}
+        self._analytical: dict[Mode, Analytical] = {}
         self._ordinary: dict[Mode, Tensor] = {}
 
     @classmethod
@@ -218,10 +218,9 @@ class Point:
     @cached_property
     def along_one(self) -> Point:
         """The same point with one random direction on each side, which takes a few ordinary calls."""
-        directions = Random(self.size, 1)
         other = copy(self)
-        other.turn_to(directions)
-        other._is_first_look = True
+        other.turn_to(Random(self.size, 1))
+        other.can_batch, other._is_first_look = False, True
         self._graph = None  # `other` has it, and a graph is used only once
         return other
 
@@ -250,45 +249,51 @@ class Point:
         """The values of `surrogate` at the leaves, of shape (M,)."""
         return self.value if self.surrogate is self.function else vector(self.at(self.leaves))
 
-    def numerical(self, step: float, *, looped: bool = False) -> Differences:
-        """Return the differences along the directions.
+    def drop_batches(self) -> bool:
+        """Make one call per point and per direction from now on. Return whether any result came from a batch.
 
-        looped: whether to make one call per point. Default: use a batch if it can be relied on.
+        Results of batches are discarded, so that ordinary calls confirm them.
         """
-        looped = looped or self._one_by_one
-        if (step, looped) not in self._numerical:
-            of = self.looped_differences if looped else self.batched_differences
-            self._numerical[step, looped] = of(self.directions.moved, step) or self.numerical(step, looped=True)
-            self._graph = None
-        return self._numerical[step, looped]
+        known = len(self._numerical) + len(self._analytical)
+        self.can_batch = False
+        self._numerical = {step: own for step, own in self._numerical.items() if not own.batched}
+        self._analytical = {mode: own for mode, own in self._analytical.items() if not own.batched}
+        return len(self._numerical) + len(self._analytical) < known
 
-    def batched_differences(self, along: Tensor, step: float) -> Differences | None:
-        """Return the differences along directions of shape (K, N) from a batch; None if it fails or is unreliable."""
-        if not all(self.size):  # an empty Jacobian needs no batch
-            return None
-        points = stencil(self.coordinates, along, step)
-        call = partial(batched, self.surrogate.rows, points, self.leaves, self.coverage.chunk(self.size))
-        with torch.no_grad():
-            values = tried(call, in_any_memory=True)
-        if isinstance(values, Exception):
-            return None
-        slopes = differences(values, step)
-        return slopes if same(slopes.base, self.base, 1e-6, 1e-6) else None
+    @property
+    def _in_batches(self) -> bool:
+        """Whether to try batches. Large ones are slower than loops."""
+        return self.can_batch and all(self.size) and sum(self.size) <= LARGE
+
+    def numerical(self, step: float) -> Differences:
+        """Return the differences along the directions, from a batch if it can be relied on."""
+        if step in self._numerical:
+            return self._numerical[step]
+        slopes, along = None, self.directions.moved
+        if self._in_batches:
+            points = stencil(self.coordinates, along, step)
+            call = partial(batched, self.surrogate.rows, points, self.leaves, self.coverage.chunk(self.size))
+            with torch.no_grad():
+                values = tried(call, in_any_memory=True)
+            if isinstance(values, Tensor) and same(values[-1], self.base, 1e-6, 1e-6):
+                slopes = differences(values, step, batched=True)
+        slopes = self.looped_differences(along, step) if slopes is None else slopes
+        self._numerical[step], self._graph = slopes, None
+        return slopes
 
     def looped_differences(self, along: Tensor, step: float) -> Differences:
         """Return the differences along directions of shape (K, N), with one call per point."""
-        count, needs_base = len(along), not self._is_first_look
-        points = stencil_points(self.coordinates, along, step, with_base=needs_base)
-        values = looped(self.surrogate, self.leaves, points)
-        return Differences(values[:count], values[-1] if needs_base else self.base, values[count : 2 * count], step)
+        points, base = stencil(self.coordinates, along, step), None
+        if self._is_first_look:
+            points, base = points[:-1], self.base
+        return differences(looped(self.surrogate, self.leaves, points), step, base)
 
-    def analytical(self, mode: Mode, *, looped: bool = False) -> Analytical:
-        """Return the products with the directions by a mode. Passes on the exceptions of the derivative.
+    def analytical(self, mode: Mode) -> Analytical:
+        """Return the products with the directions by a mode, from a batch if it agrees with an ordinary call.
 
-        looped: whether to make one call per direction. Default: use a batch if it agrees with an ordinary call.
+        Passes on the exceptions of the derivative.
         """
-        looped = looped or self._one_by_one
-        known = self._analytical.get((mode, looped))
+        known = self._analytical.get(mode)
         if known is not None:
             return known
         directions = self.directions
@@ -299,7 +304,7 @@ class Point:
         else:
             mix = directions.mix(len(along))
             ordinary = self.product(mode, None if self.extent == "full" else mix @ along)
-            if not looped and all(self.size) and len(along) > FEW:
+            if self._in_batches and len(along) > FEW:
                 if mode == "reverse":
                     self._graph = self.graph()  # outside `tried`: an exception of the function is no refusal to batch
                 rows = tried(lambda: self.vmapped(mode, along), in_any_memory=True)
@@ -310,13 +315,8 @@ class Point:
                 known = Analytical(rows, mix @ rows, ordinary)
         if mode == "forward":
             known = replace(known, jacobian=known.jacobian.T)
-        self._analytical[mode, looped], self._graph = known, None
+        self._analytical[mode], self._graph = known, None
         return known
-
-    @property
-    def _one_by_one(self) -> bool:
-        """Whether to loop instead of batching: batching is unavailable or slower."""
-        return not self.can_batch or sum(self.size) > LARGE
 
     def product(self, mode: Mode, direction: Tensor | None = None) -> Tensor:
         """Return J^T v for a cotangent v of shape (M,), or J u for a tangent u of shape (N,), by an ordinary call.

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Mode, Primal, layers, of_primal, tangent_of
-from opcheck.derivatives.differences import Differences, differences, looped, stencil
+from opcheck.derivatives.autodiff import Mode, tangent_of
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Function, Request, surrogate_of
 
@@ -188,25 +187,23 @@ class OfElements:
         return pattern.of_elements(elements)
 
     @property
-    def surrogate(self) -> OfElements | None:
-        """The surrogate of the function, as a function of elements; None if there is none."""
-        own = surrogate_of(self.function)
-        return None if own is None else replace(self, function=own)
+    def surrogate(self) -> OfElements:
+        """The function of which differences are taken: unless masked, of sparse tensors with all elements specified.
 
-    @cached_property
-    def everywhere(self) -> OfElements:
-        """The same function, called with sparse tensors that have all elements specified."""
-        return replace(self, all_specified=True)
-
-    def expect_same_shapes(self) -> None:
-        """Raise DependsOnPattern if the outputs have other shapes when all elements are specified."""
+        Raises DependsOnPattern if the shapes of its outputs are others.
+        """
+        own = replace(self, function=surrogate_of(self.function) or self.function)
+        if self.masked:
+            return own
+        everywhere = replace(own, all_specified=True)
         with torch.no_grad():
-            partial, full = ([tuple(y.shape) for y in function(*self.elements)] for function in (self, self.everywhere))
+            partial, full = ([tuple(y.shape) for y in function(*self.elements)] for function in (own, everywhere))
         if partial != full:
             raise DependsOnPattern(
                 f"the output shapes depend on the sparsity pattern: {partial} for the sample, {full} with all elements "
                 "specified; expected equal shapes, since unspecified elements are zeros"
             )
+        return everywhere
 
     @cached_property
     def patterns(self) -> tuple[Pattern | None, ...]:
@@ -218,17 +215,6 @@ class OfElements:
     def elements(self) -> tuple[Tensor, ...]:
         """The elements of the leaves, as strided tensors that require grad."""
         return tuple(x.detach().to_dense().requires_grad_() if x.layout in LAYOUTS else x for x in self.leaves)
-
-    @cached_property
-    def fixed(self) -> Tensor:
-        """A mask of the coordinates on which nothing depends, since they are unspecified, of shape (N,)."""
-        masks = []
-        for x, pattern in zip(self.elements, self.patterns, strict=True):
-            mask = torch.full((x.numel(),), pattern is not None)
-            if pattern is not None:
-                mask[pattern.places.flatten().cpu()] = False
-            masks.append(mask.repeat_interleave(2) if x.is_complex() else mask)
-        return torch.cat(masks)
 
 
 def ones_like(tensor: Tensor) -> Tensor:
@@ -249,25 +235,6 @@ class OfSparse(Point):
 
     can_batch = False  # torch's vmap loops over nearly all operators on sparse tensors
     has_slices = False  # the elements of a sparse tensor are no slices of memory
-
-    def looped_differences(self, along: Tensor, step: float) -> Differences:
-        """Return the differences along directions of shape (K, N), with one call per distinct point."""
-        primal = layers(self.surrogate, self.leaves)[0][0]
-        assert isinstance(primal, Primal)
-        assert isinstance(primal.function, OfElements)
-        own = primal.function
-        points = stencil(self.coordinates, along, step)
-        if not own.masked:
-            own.expect_same_shapes()
-            function = of_primal(self.surrogate, lambda primal: replace(primal, function=own.everywhere))
-            return differences(looped(function, self.leaves, points), step)
-        fixed = own.fixed
-        points[:, : len(fixed)] = torch.where(fixed, self.coordinates[: len(fixed)], points[:, : len(fixed)])
-        # Points are equal where only fixed coordinates would move: call the function once for them.
-        distinct, place = (
-            torch.unique(points, dim=0, return_inverse=True) if all(points.shape) else (points, slice(None))
-        )
-        return differences(looped(self.surrogate, self.leaves, distinct)[place], step)
 
     def vmapped(self, mode: Mode, directions: Tensor) -> Tensor:
         """Return the products with directions from a batch. Passes on exceptions of forward mode and of batching."""

@@ -209,7 +209,7 @@ class Search:
         rows, columns = of_outputs.places[number], of_inputs.places[number]
         if column not in columns.tolist():
             return None
-        n = point.numerical(self.step, looped=True).jacobian[rows]
+        n = point.numerical(self.step).jacobian[rows]
         if self.mode == "reverse":
             a = point.products("reverse", _units(point.size[0], rows))[:, columns]
         else:

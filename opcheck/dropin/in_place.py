@@ -41,7 +41,7 @@ class InPlace(Point):
             return differences(self.value.repeat(1 + 2 * len(along), 1), step)
         moves = along * step
         values = moved(self.function, self.leaves, torch.cat([moves, -moves]), step)
-        return Differences(values[: len(along)], self.value, values[len(along) :], step)
+        return differences(values, step, self.value)
 
     def at(self, leaves: Tensors) -> Tensors:
         """Return the outputs for other values of the leaves, which are written to the leaves during the call."""

@@ -59,12 +59,13 @@ EACH = pytest.mark.parametrize(("function", "leaves"), FUNCTIONS.values(), ids=F
 def test_by_either_mode_and_numerically_it_is_the_jacobian(function, leaves, coverage):
     found, expected = evidence(function, *leaves, coverage=coverage), real_jacobian(function, leaves)
     assert found.size == expected.shape
-    for looped in (False, True):
+    for _ in range(2):
         for mode in ("reverse", "forward"):
-            own = found.analytical(mode, looped=looped)
+            own = found.analytical(mode)
             torch.testing.assert_close(own.jacobian, expected, rtol=1e-12, atol=1e-12)
             assert own.holds(1e-12)
-        torch.testing.assert_close(found.numerical(STEP, looped=looped).jacobian, expected, rtol=0, atol=1e-7)
+        torch.testing.assert_close(found.numerical(STEP).jacobian, expected, rtol=0, atol=1e-7)
+        found.drop_batches()
 
 
 @pytest.mark.parametrize("transform", [torch.func.jacrev, torch.func.jacfwd])
@@ -82,14 +83,15 @@ def test_projected_it_is_the_jacobian_times_random_directions(name):
     function, leaves = FUNCTIONS[name]
     found, expected = evidence(function, *leaves, coverage=Coverage("projected")), real_jacobian(function, leaves)
     v, u = directions(found.size[0], 8, "outputs"), directions(found.size[1], 8, "inputs")
-    for looped in (False, True):
-        reverse, forward = (found.analytical(mode, looped=looped) for mode in ("reverse", "forward"))
+    for _ in range(2):
+        reverse, forward = (found.analytical(mode) for mode in ("reverse", "forward"))
         torch.testing.assert_close(reverse.jacobian, v @ expected, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(forward.jacobian, expected @ u.T, rtol=1e-12, atol=1e-12)
-        numerical = found.numerical(STEP, looped=looped).jacobian
+        numerical = found.numerical(STEP).jacobian
         torch.testing.assert_close(numerical, expected @ u.T, rtol=0, atol=1e-7)
         assert reverse.holds(1e-12)
         assert forward.holds(1e-12)
+        found.drop_batches()
 
 
 def test_ordinary_calls_are_products_with_a_random_vector():
@@ -241,8 +243,7 @@ def test_asking_again_costs_no_call_of_the_function():
 
     def ask():
         for mode in ("reverse", "forward"):
-            for looped in (False, True):
-                found.analytical(mode, looped=looped)
+            found.analytical(mode)
         found.numerical(STEP)
         found.numerical(2 * STEP)
         return found.value, found.size, found.product("reverse"), found.product("forward"), function.calls
@@ -257,12 +258,14 @@ def test_all_evidence_needs_two_batched_calls_and_a_few_ordinary_ones():
     found = Point(Primal(function, (0,)), (leaf(40),))
     found.analytical("reverse")
     assert function.calls == 2  # the outputs, whose graph has an ordinary backward pass, and a graph for the batch
-    found.analytical("reverse", looped=True)
-    assert function.calls == 3  # a graph for all rows
     found.analytical("forward")
-    assert function.calls == 5  # an ordinary call in forward mode, and a batch of them
+    assert function.calls == 4  # an ordinary call in forward mode, and a batch of them
     found.numerical(STEP)
-    assert function.calls == 6
+    assert function.calls == 5
+    assert found.drop_batches()
+    found.analytical("reverse")
+    assert function.calls == 6  # a graph for all rows
+    assert not found.drop_batches()
 
 
 def test_an_empty_jacobian_needs_no_batch():
@@ -295,7 +298,7 @@ def test_where_a_function_writes_to_captured_tensors_the_graph_is_made_again(mod
     found = Point(Primal(on_scratch, (0,)), (x,))
     for _ in range(2):
         torch.testing.assert_close(found.analytical(mode).jacobian, expected)
-        torch.testing.assert_close(found.analytical(mode, looped=True).jacobian, expected)
+        found.drop_batches()
         on_scratch(x)  # somebody else's call, which spoils what the graph has saved
         torch.testing.assert_close(found.product("reverse", torch.ones(3, dtype=REAL)), x.detach() ** 2)
 
@@ -343,7 +346,8 @@ def test_where_the_point_can_be_no_batch_its_directions_can(mode, dtype):
     jacobian = found.analytical(mode)
     assert jacobian.batched
     assert function.calls <= 3  # outputs, an ordinary call, and one for the batch
-    torch.testing.assert_close(jacobian.jacobian, found.analytical(mode, looped=True).jacobian)
+    found.drop_batches()
+    torch.testing.assert_close(jacobian.jacobian, found.analytical(mode).jacobian)
     torch.testing.assert_close(jacobian.jacobian, real_jacobian(lambda x: (x**3,), found.leaves))
 
 
@@ -387,7 +391,7 @@ def test_a_wrong_batching_rule_of_the_function_spoils_no_differences():
     expected = torch.diag(2 * x.detach())
     found = evidence(lambda x: (wrong_batching_rule(x),), x)
     torch.testing.assert_close(found.numerical(STEP).jacobian, expected, rtol=0, atol=1e-7)
-    assert found.numerical(STEP) is found.numerical(STEP, looped=True)
+    assert not found.numerical(STEP).batched
 
 
 def test_an_ordinary_pass_that_says_otherwise_shows():

@@ -144,7 +144,7 @@ ONCE = ("csr", "csc", "bsr", "bsc", "coo", "coo of rank 3", "coo hybrid", "coo u
 def test_its_derivatives_are_those_of_the_elements(kind, masked):
     asked = elementwise(made()[kind], masked)
     # Non-masked semantics without unspecified elements: then torch can move all that there is.
-    function = asked.function if masked else asked.function.everywhere
+    function = asked.function if masked else asked.function.surrogate
     assert torch.autograd.gradcheck(function, asked.leaves)
     if kind in ("coo", "coo hybrid", "coo uncoalesced", "csr"):  # of the others torch has no second derivative
         assert torch.autograd.gradgradcheck(function, asked.leaves)
@@ -153,15 +153,15 @@ def test_its_derivatives_are_those_of_the_elements(kind, masked):
 @pytest.mark.parametrize("kind", [kind for kind, sparse in MADE.items() if sparse.numel()])
 def test_its_derivatives_are_those_of_the_elements_where_gradients_are_dense(kind):
     asked = of_elements(Request(square(PULLED), (made()[kind].requires_grad_(),), DOUBLE)).request
-    assert torch.autograd.gradcheck(asked.function.everywhere, asked.leaves)
-    assert torch.autograd.gradgradcheck(asked.function.everywhere, asked.leaves)
+    assert torch.autograd.gradcheck(asked.function.surrogate, asked.leaves)
+    assert torch.autograd.gradgradcheck(asked.function.surrogate, asked.leaves)
 
 
 def test_there_is_a_third_derivative():
     asked = elementwise(made()["coo"], False)
 
     def gradient(x):
-        return torch.autograd.grad(asked.function.everywhere(x)[0].sum(), x, create_graph=True)[0]
+        return torch.autograd.grad(asked.function.surrogate(x)[0].sum(), x, create_graph=True)[0]
 
     assert torch.autograd.gradgradcheck(gradient, asked.leaves)
 
