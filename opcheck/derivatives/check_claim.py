@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -14,11 +15,10 @@ from opcheck.derivatives.coordinates import same
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.gradients import (
     attributes,
-    batched_backward,
-    batched_forward,
+    batching,
     memory_of_cotangents,
     nondeterminism,
-    undefined_cotangents,
+    undefined_in,
     undefined_vectors,
 )
 from opcheck.derivatives.jacobians import compare, digits_lost
@@ -36,8 +36,8 @@ FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
 """The Jacobians that are not named by their modes: the steps to the derivative, and the mode of its Jacobian."""
 
 OF_GRADIENTS: dict[str, Callable[[Point, Request], Disagreement | None]] = {
-    "batched_grad": batched_backward,
-    "batched_forward_grad": batched_forward,
+    "batched_grad": partial(batching, mode="reverse"),
+    "batched_forward_grad": partial(batching, mode="forward"),
     "undefined_grad": undefined_vectors,
     "grad_dtypes": attributes,
     "nondeterminism": nondeterminism,
@@ -172,7 +172,7 @@ def _of_pullback(point: Point, request: Request, mode: Mode) -> Disagreement | N
             disagreement = compare(again, mode, request)
             if disagreement:
                 return disagreement
-    return undefined_cotangents(derivative, request) if request.undefined_grad else None
+    return undefined_in(derivative, request, "reverse") if request.undefined_grad else None
 
 
 def _agree(one: Point, other: Point) -> bool:

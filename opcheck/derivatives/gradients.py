@@ -36,55 +36,53 @@ COTANGENTS = ("noncontiguous", "number", "expanded", "expanded_last")
 sum() over all dims, over the first or over the last dim expands them."""
 
 
-def undefined_cotangents(point: Point, request: Request) -> Disagreement | None:
-    """Return why undefined cotangents are not treated as zeros, or None if they are.
+def undefined_vectors(point: Point, request: Request) -> Disagreement | None:
+    """Return why undefined cotangents (and tangents, if forward mode is claimed) are not treated as zeros, or None."""
+    disagreement = undefined_in(point, request, "reverse")
+    return disagreement or (undefined_in(point, request, "forward") if request.forward_ad else None)
+
+
+def undefined_in(point: Point, request: Request, mode: Mode) -> Disagreement | None:
+    """Return why undefined cotangents, or missing tangents, are not treated as zeros, or None if they are.
 
     If all cotangents are undefined, the gradients must be zero. If only one is undefined, or all but one, the gradients
-    must be those for zeros in place of the undefined cotangents.
+    must be those for zeros in place of the undefined cotangents. Tangents are left out one by one.
     """
-    point.product("reverse")
-    outputs = point.outputs
-    if not any(output.requires_grad for output in outputs):
+    point.product(mode)
+    names, reverse = Names.of(point.function, request), mode == "reverse"
+    tensors, labels = (point.outputs, names.outputs) if reverse else (point.leaves, names.leaves)
+    if not any(tensor.requires_grad for tensor in tensors):
         return None
-    sizes = [real_size(output) for output in outputs]
-    for missing in subsets(len(outputs)):
-        gradient = tried(partial(_vjp_without, point, missing))
-        if isinstance(gradient, Exception):
-            said = f"{_cotangents(missing, point, request)} undefined: backward {_raised(gradient)}"
-            return Disagreement(said, "refused", cause=gradient)
-        if not _is_for_zeros(gradient, without(probe(point.size[0]), missing, sizes), point, "reverse"):
-            said = "the gradient differs from that for zeros; treat an undefined (None) cotangent as zeros"
-            return Disagreement(f"{_cotangents(missing, point, request)} undefined: {said}")
+    direction, sizes = probe(point.size[0 if reverse else 1]), [real_size(tensor) for tensor in tensors]
+    for missing in subsets(len(tensors)) if reverse else ((k,) for k in range(len(tensors))):
+        called, several = ", ".join(labels[index] for index in missing), len(missing) > 1
+        if reverse:
+            said = f"the cotangent{'s' * several} of {called} {'are' if several else 'is'} undefined"
+            by, result, what = "backward", "gradient", "an undefined (None) cotangent"
+        else:
+            said = f"{called} has no tangent"
+            by, result, what = "forward mode", "tangent of the outputs", "None"
+        product = tried(partial(_product_without, point, mode, direction, missing))
+        if isinstance(product, Exception):
+            return Disagreement(f"{said}: {by} {_raised(product)}", "refused", cause=product)
+        if not _is_for_zeros(product, without(direction, missing, sizes), point, mode):
+            return Disagreement(f"{said}: the {result} differs from that for zeros; treat {what} as zeros")
     return None
+
+
+def _product_without(point: Point, mode: Mode, direction: Tensor, missing: Sequence[int]) -> Tensor:
+    """Return the product with a direction whose vectors are undefined for some outputs, or missing for some leaves."""
+    if mode == "forward":
+        leaves = [leaf.detach() for leaf in point.leaves]
+        tangents = tensors_of(direction, leaves)
+        return vector(jvp(point.function, leaves, [None if k in missing else t for k, t in enumerate(tangents)]))
+    outputs = point.graph()
+    marked = tuple(undefined(y) if index in missing else y for index, y in enumerate(outputs))
+    return vector(vjp(marked, point.leaves, tensors_of(direction, outputs)))
 
 
 def _raised(error: Exception) -> str:
     return f"raised {class_of(error)}: {message_of(error)}"
-
-
-def _cotangents(missing: Sequence[int], point: Point, request: Request) -> str:
-    """Return the labels of the missing cotangents, as the subject of a sentence."""
-    called = Names.of(point.function, request)
-    names, several = [called.outputs[index] for index in missing], len(missing) > 1
-    return f"the cotangent{'s' * several} of {', '.join(names)} {'are' if several else 'is'}"
-
-
-def undefined_tangents(point: Point, request: Request) -> Disagreement | None:
-    """Return why a missing tangent is not treated as a tangent of zeros, or None if it is."""
-    point.product("forward")
-    leaves = [leaf.detach() for leaf in point.leaves]
-    direction, sizes = probe(point.size[1]), [real_size(leaf) for leaf in leaves]
-    tangents = tensors_of(direction, leaves)
-    for missing in range(len(leaves)):
-        some = [None if k == missing else t for k, t in enumerate(tangents)]
-        tangent = tried(partial(jvp, point.function, leaves, some))
-        if isinstance(tangent, Exception):
-            said = f"{_leaf(missing, point, request)} has no tangent: forward mode {_raised(tangent)}"
-            return Disagreement(said, "refused", cause=tangent)
-        if not _is_for_zeros(vector(tangent), without(direction, [missing], sizes), point, "forward"):
-            said = "the tangent of the outputs differs from that for zeros; treat None as zeros"
-            return Disagreement(f"{_leaf(missing, point, request)} has no tangent: {said}")
-    return None
 
 
 def _leaf(index: int, point: Point, request: Request) -> str:
@@ -123,13 +121,6 @@ def is_cancellation(derivative: Tensor, expected: Tensor, otherwise: Tensor, poi
     """
     most = 10 * point.unit**0.5 * float(expected.abs().max()) if expected.numel() else 0.0
     return largest_difference(derivative, expected) <= min(100 * largest_difference(expected, otherwise), most)
-
-
-def _vjp_without(point: Point, missing: Sequence[int]) -> Tensor:
-    """Return the gradients for the probe as cotangent, which is undefined for some outputs."""
-    outputs = point.graph()
-    marked = tuple(undefined(y) if index in missing else y for index, y in enumerate(outputs))
-    return vector(vjp(marked, point.leaves, tensors_of(probe(point.size[0]), outputs)))
 
 
 def memory_of_cotangents(
@@ -188,12 +179,6 @@ def attributes(point: Point, request: Request) -> Disagreement | None:
     return None
 
 
-def undefined_vectors(point: Point, request: Request) -> Disagreement | None:
-    """Return why undefined cotangents (and tangents, if forward mode is claimed) are not treated as zeros, or None."""
-    disagreement = undefined_cotangents(point, request)
-    return disagreement or (undefined_tangents(point, request) if request.forward_ad else None)
-
-
 def nondeterminism(point: Point, request: Request, repeats: int = REPEATS) -> Disagreement | None:
     """Return by how much backward passes on one graph differ from the first, or None if they do not.
 
@@ -215,29 +200,22 @@ def nondeterminism(point: Point, request: Request, repeats: int = REPEATS) -> Di
     return None
 
 
-def batched_backward(point: Point, request: Request) -> Disagreement | None:
-    """Return why the backward pass cannot be vmapped, or how the result differs from a loop; None if they agree."""
-    size = point.size[0]
-    cotangents = torch.cat([directions(size, point.projections, "outputs"), probe(size).unsqueeze(0)])
-    return _batching(point, "reverse", cotangents, "backward pass")
-
-
-def batched_forward(point: Point, request: Request) -> Disagreement | None:
-    """Return why the jvp cannot be vmapped, or how the result differs from a loop; None if they agree."""
-    tangents = torch.stack([probe(point.size[1], number) for number in range(3)])
-    return _batching(point, "forward", tangents, "jvp")
-
-
-def _batching(point: Point, mode: Mode, directions: Tensor, what: str) -> Disagreement | None:
+def batching(point: Point, request: Request, mode: Mode) -> Disagreement | None:
     """Return why a derivative cannot be vmapped, or how the result differs from a loop; None if they agree."""
     if not point.outputs:
         return None
-    batched = tried(lambda: point.vmapped(mode, directions))
+    size = point.size[0 if mode == "reverse" else 1]
+    if mode == "reverse":
+        vectors = torch.cat([directions(size, point.projections, "outputs"), probe(size).unsqueeze(0)])
+    else:
+        vectors = torch.stack([probe(size, number) for number in range(3)])
+    batched = tried(lambda: point.vmapped(mode, vectors))
     if isinstance(batched, Exception):
         text = f"While computing batched gradients, got: {message_of(batched)}"
         return Disagreement(text, "refused", cause=batched)
-    expected = _instead_of(batched, point, mode, directions, 1e-5, 1e-8)
+    expected = _instead_of(batched, point, mode, vectors, 1e-5, 1e-8)
     if expected is None:
         return None
     off = float((batched - expected).abs().max())
+    what = "backward pass" if mode == "reverse" else "jvp"
     return Disagreement(f"the vmapped {what} is not that of the loop: off by up to {off:.4g}")

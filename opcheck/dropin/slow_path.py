@@ -24,8 +24,7 @@ from opcheck.derivatives.gradients import (
     attributes,
     is_cancellation,
     nondeterminism,
-    undefined_cotangents,
-    undefined_tangents,
+    undefined_in,
 )
 from opcheck.derivatives.jacobians import compare, digits_lost
 from opcheck.derivatives.point import Point
@@ -57,7 +56,7 @@ def check_claims(point: Point, request: Request, claims: Claims) -> Iterator[Dis
         (claims.batched_forward_grad, partial(_batched, check="batched_forward_grad", **FORWARD)),
         (some and claims.batched_grad, partial(_batched, check="batched_grad")),
         (backward, _zero_cotangents),
-        (backward and claims.undefined_grad, undefined_cotangents),
+        (backward and claims.undefined_grad, partial(undefined_in, mode="reverse")),
     )
     for wanted, look in looks:
         disagreement = look(point, request) if wanted else None
@@ -121,7 +120,7 @@ def _together(point: Point, request: Request) -> Disagreement | None:
 
 
 def _undefined_tangents(point: Point, request: Request) -> Disagreement | None:
-    disagreement = undefined_tangents(point, request)
+    disagreement = undefined_in(point, request, "forward")
     if disagreement is not None and disagreement.cause is not None:
         raise disagreement.cause
     return disagreement
