@@ -136,7 +136,7 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
             # elements do, but its values at copies differ.
             if _agree(_at_copies(along), along.value) and comparison.is_settled:
                 return Look(check)
-            is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.values.isfinite().all())
+            is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.isfinite().all())
             return Look("untold", f"{check} is nan at a kink" if is_nan else "")
     request = Request(subject.function, subject.leaves, numbers, leaf_names=subject.leaf_names)
     bad = memory_of_cotangents(point.along_one, request, memories, 1e-6)

@@ -1,26 +1,42 @@
 """A Jacobian by automatic differentiation and the numerical one, compared entry by entry.
 
 With fewer directions than inputs, the entries of its products with the directions are compared. `uncertainty.py`
-decides when a difference makes an entry wrong: see `Measured.excess`.
+has the rule when a difference makes an entry wrong.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Mode
-from opcheck.derivatives.coordinates import largest_difference, same
+from opcheck.derivatives.coordinates import largest_difference, modulus, same
 from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Directions
 from opcheck.derivatives.point import Analytical, Point
 from opcheck.derivatives.request import tried
-from opcheck.derivatives.tolerances import Numbers
-from opcheck.derivatives.uncertainty import ACCURATE, CERTAIN, EXPLAINED, ROUNDED, Measured, beyond_bound, noise
+from opcheck.derivatives.tolerances import BY_PRECISION, Numbers
+from opcheck.derivatives.uncertainty import (
+    ACCURATE,
+    CERTAIN,
+    EXPLAINED,
+    FAR,
+    FULL,
+    NEAR,
+    ROUNDED,
+    allowed,
+    beyond_bound,
+    error_estimate,
+    excess,
+    kinks,
+    largest,
+    noise,
+)
 
 NEARBY = (0.7, 1.3, 1.9)
 """Multiples of the step, one for each nearby point, at which numerical noise is measured."""
@@ -57,50 +73,49 @@ class Comparison:
         """The matrix to compare, by automatic differentiation."""
         return self.directions.shown(self.derivative.jacobian, self.mode)
 
-    @cached_property
-    def differences(self) -> Measured:
-        """The differences along the directions, with their errors."""
-        point = self.point
-        return Measured(self.slopes, point.numerical, self.numbers, point.unit, self.directions.columns_of("forward"))
+    def at(self, step: float) -> Differences:
+        """Return the differences at a step, in the form of the matrix to compare."""
+        return self.directions.measured(self.point.numerical(step), self.mode)
 
     @cached_property
-    def numerical(self) -> Measured:
-        """The matrix to compare, by differences, with its errors."""
-        directions, mode, point = self.directions, self.mode, self.point
+    def fine(self) -> Differences:
+        """The differences at the step of the settings, in the form of the matrix to compare."""
+        return self.directions.measured(self.slopes, self.mode)
 
-        @cache
-        def at(step: float) -> Differences:
-            return directions.measured(point.numerical(step), mode)
-
-        return Measured(
-            directions.measured(self.slopes, mode), at, self.numbers, point.unit, directions.columns_of(mode),
-            partial(directions.lengths, mode), directions.sums,
-        )  # fmt: skip
+    @property
+    def numerical(self) -> Tensor:
+        """The matrix to compare, by differences."""
+        return self.fine.jacobian
 
     @property
     def difference(self) -> Tensor:
         """The analytical matrix minus the numerical one."""
-        return self.analytical - self.numerical.values
+        return self.analytical - self.numerical
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest finite modulus of a numerical entry."""
+        return largest(self.numerical)
 
     @cached_property
     def off(self) -> float:
         """The largest absolute difference of the two matrices; NaN if either contains NaN."""
-        return largest_difference(self.analytical, self.numerical.values)
+        return largest_difference(self.analytical, self.numerical)
 
     @property
     def has_all_digits(self) -> bool:
-        """Whether the matrices differ by no more than rounding explains, so that no digits can be lost (fast path)."""
+        """Whether the Jacobians agree, and differ by no more than rounding explains: no digits are lost (fast path)."""
         # The factor 2 also covers moduli of complex entries, which are at most sqrt(2) times as large.
-        return 2 * self.off <= CERTAIN * self.point.unit / self.numbers.eps
+        return self.agrees and 2 * self.off <= CERTAIN * self.point.unit / self.numbers.eps
 
     @property
     def agrees(self) -> bool:
         """Whether the Jacobians agree within the error of finite differences, without a kink (fast path)."""
-        atol, numerical = self.numbers.atol, self.numerical
-        least = min(ACCURATE, atol, numerical.least)
+        atol, unit = self.numbers.atol, self.point.unit
+        least = min(ACCURATE, atol, self._least)
         off = self.off
         if not off <= least and off <= atol:  # allow for rounding, which is larger in a sum of many numbers
-            rounding = numerical.fine.rounding(self.point.unit)
+            rounding = self.fine.rounding(unit)
             off = float(self.difference.abs_().sub_(rounding, alpha=CERTAIN).max())
         return off <= least and self.derivative.holds(self.point.rounding) and self.slopes.most_bend <= atol
 
@@ -110,7 +125,7 @@ class Comparison:
         least = min(ACCURATE, self.numbers.atol)
         if self.off <= least and self.slopes.most_bend <= self.numbers.atol:
             return True  # fast path
-        allowed = least + CLOSE * self.numbers.rtol * self.numerical.values.abs()
+        allowed = least + CLOSE * self.numbers.rtol * self.numerical.abs()
         return bool((self.difference.abs() <= allowed).all()) and not self.has_kink
 
     @property
@@ -119,8 +134,8 @@ class Comparison:
 
         False at a kink, or if the numerical matrix is not finite.
         """
-        expected = self.numerical.values
-        far = self.difference.abs() > 2 * self.numerical.tolerance()
+        expected = self.numerical
+        far = self.difference.abs() > 2 * self.tolerance(self.fine)
         far |= self.analytical.isfinite() != expected.isfinite()
         return bool(far.any()) and bool(expected.isfinite().all()) and not self.has_kink
 
@@ -132,11 +147,11 @@ class Comparison:
         differences agree, but rounding explains `difference`. Numerical noise must not explain it either.
         """
         coarse = self.point.numerical(2 * self.numbers.eps).jacobian
-        agree = bool(((coarse - self.slopes.jacobian).abs() <= 0.5 * self.differences.tolerance()).all())
+        agree = bool(((coarse - self.slopes.jacobian).abs() <= 0.5 * self._tolerance_of_slopes).all())
         if not agree or self.has_kink:
             return False
         off = self.difference.abs()
-        excused = off <= self.numerical.fine.rounding(self.point.unit)
+        excused = off <= self.fine.rounding(self.point.unit)
         if bool(excused.all()):
             return False
         return not bool((off <= self._noise).all())
@@ -163,7 +178,7 @@ class Comparison:
         moves, wider = noise(values), noise(values[1::2])
         if not least < moves <= CERTAIN * single * largest or wider > 4 * moves:
             return False
-        error = self.numerical.fine.error_by(torch.full_like(self.slopes.above, EXPLAINED * moves))
+        error = self.fine.error_by(torch.full_like(self.slopes.above, EXPLAINED * moves))
         if not bool((self.difference.abs() <= error).all()):
             return False
         again = self.point.looped_differences(self.directions.moved, self.numbers.eps)
@@ -194,7 +209,7 @@ class Comparison:
             return torch.zeros_like(own)
         low, high = torch.stack(nearby).aminmax(dim=0)
         moves, largest = high - low, torch.maximum(low.abs(), high.abs())
-        is_noise = (moves > self.numerical.tolerance()) & (largest <= CERTAIN * moves)
+        is_noise = (moves > self.tolerance(self.fine)) & (largest <= CERTAIN * moves)
         return torch.where(is_noise, torch.inf, torch.maximum(CERTAIN * moves, BY_CHANCE * moves.max()))
 
     def _off_at(self, coordinates: Tensor, step: float) -> Tensor:
@@ -209,28 +224,153 @@ class Comparison:
 
     # wrong entries, in the shape of `numerical`
 
+    def size(self, entries: Tensor) -> Tensor:
+        """Return the moduli of entries."""
+        return modulus(entries, self.directions.columns_of(self.mode))
+
+    def tolerance(self, of: Differences) -> Tensor:
+        """Return the tolerance of each analytical entry, given differences in the form of the matrix to compare."""
+        columns, lengths = self.directions.columns_of(self.mode), self.directions.lengths(self.mode)
+        return allowed(of.jacobian, columns, self.numbers, lengths)
+
     @cached_property
     def excess(self) -> Tensor:
-        """The amounts by which entries exceed their tolerance; 0 for those within it."""
-        return self.numerical.excess(self.analytical)
+        """The amounts by which entries exceed their tolerance; 0 for those within it.
+
+        An entry that is off by no more than rounding explains may be right, and the differences wrong. It passes if it
+        is within the tolerance at a larger step at which differences are accurate enough. For example, values of 1e5
+        are rounded to 1e-11: at a step of 1e-6, a derivative of zero looks like 1e-5.
+        """
+        unit = self.point.unit
+        off, beyond = self.size(self.difference), self._beyond(self.numerical)
+        noisy = (beyond > 0) & (off <= CERTAIN * self.size(self.fine.rounding(unit)))
+        for coarse, coarser in self._further(self.at) if bool(noisy.any()) else ():
+            error = self.size(error_estimate(coarse, [coarser], unit))
+            beyond[noisy & (error <= self.tolerance(coarse)) & (self._beyond(coarse.jacobian) == 0)] = 0.0
+        if not bool(beyond.any()):
+            return beyond
+        # The truncation error of differences D is proportional to h^2: D(h) - D(2h) is three times that of D(h), and a
+        # third of it added to D(h) removes the leading term of the error (Richardson).
+        change = self.numerical - self.at(2 * self.numbers.eps).jacobian
+        truncated = (off <= self.size(change)) & (self._beyond(self.numerical + change / 3) == 0)
+        return beyond.masked_fill(truncated, 0.0)
+
+    def _beyond(self, numerical: Tensor) -> Tensor:
+        columns, lengths = self.directions.columns_of(self.mode), self.directions.lengths(self.mode)
+        return excess(self.analytical, numerical, columns, self.numbers, lengths)
+
+    def _further(self, at: Callable[[float], Differences]) -> Iterator[tuple[Differences, Differences]]:
+        """Yield differences at larger steps, and at twice each step, as long as the function is defined there."""
+        for step in self._far[1:]:
+            pair = tried(lambda step=step: (at(step), at(2 * step)))  # type: ignore[misc]
+            if isinstance(pair, Exception):
+                return
+            yield pair
+
+    @property
+    def _far(self) -> tuple[float, ...]:
+        eps = self.numbers.eps
+        return 2 * eps, 8 * eps, max(16 * eps, FAR)
+
+    @property
+    def _least(self) -> float:
+        """The least error that counts below atol.
+
+        Rounding errors of differences shrink as 1 / h: an error of atol at the smallest step shrinks to this at the
+        largest.
+        """
+        return self.numbers.atol * self.numbers.eps / self._far[-1]
+
+    @cached_property
+    def small(self) -> Tensor:
+        """Which entries are wrong although `atol` admits them: off by more than rtol |n| and the error of differences.
+
+        The default atol suits functions of order one. A larger atol was chosen for the function: all smaller errors
+        pass.
+        """
+        unit = self.point.unit
+        default = BY_PRECISION[torch.float64 if unit < 1e-12 else torch.float32].atol
+        if self.numbers.atol > default or bool(((self.excess > 0) & ~self.at_kink).any()):
+            return torch.zeros_like(self.at_kink)  # else the comparison fails anyway, and further steps take many calls
+        # A small sum of many entries is the difference of large numbers.
+        size = torch.full_like(self.numerical, self.largest) if self.directions.sums else self.size(self.numerical)
+        admitted = size * self.numbers.rtol + ROUNDED * unit * self.largest + self._least
+        return self._exceeds(admitted, self._far) & (self.excess == 0)
+
+    def without_digits(self) -> tuple[Tensor, float] | None:
+        """Return a mask of the entries that have lost digits, and the least error that counts; None if there are none.
+
+        They are within the tolerance, but off by far more than the arithmetic of their dtype leaves.
+        """
+        eps, unit = self.numbers.eps, self.point.unit
+        farthest = largest(self.point.coordinates)  # it is rounded, too, which other steps would not show
+        relative = max(FULL, 1e3 * unit, self.numbers.accuracy)
+        grid = CERTAIN * unit / eps
+        least = relative * self.largest + grid * max(1.0, farthest)
+        admitted = self.size(self.numerical) * grid * farthest + least
+        if not bool((self.size(self.difference) > admitted).any()):
+            return None  # no other step is needed
+        # Rounding inside a function may by chance be equal at all steps for one entry, but hardly for all entries.
+        noise = CERTAIN * largest(self.numerical - self.at(2 * eps).jacobian)
+        lost = self._exceeds(admitted + noise, [multiple * eps for multiple in NEAR])
+        return (lost, least + noise) if bool(lost.any()) else None
+
+    def _exceeds(self, admitted: Tensor, steps: Sequence[float]) -> Tensor:
+        """Return a mask of entries that are off by more than is admitted plus `CERTAIN` times the numerical error.
+
+        steps: larger steps, from which the error is estimated. Entries are left out if they are NaN, numerically
+        infinite, or at a kink. If the function raises at one of the steps, all entries are left out.
+        """
+        off, unit = self.size(self.difference), self.point.unit
+        mask = off > admitted + CERTAIN * self.fine.rounding(unit)
+        if not bool(mask.any()):
+            return mask  # fast path
+        coarser = tried(lambda: [self.at(step) for step in steps])
+        if isinstance(coarser, Exception):  # the function is not defined as far from the point as that
+            return torch.zeros_like(mask)
+        error = CERTAIN * self.size(error_estimate(self.fine, coarser, unit))
+        bent = self.size(kinks(self.fine, coarser[0], error).to(error.dtype)) > 0
+        return mask & (off > admitted + error) & ~bent
+
+    # no derivative, in the shape of `slopes`
+
+    @cached_property
+    def _tolerance_of_slopes(self) -> Tensor:
+        return allowed(self.slopes.jacobian, self.directions.columns_of("forward"), self.numbers)
 
     @cached_property
     def kinky(self) -> Tensor:
-        """Where the function has a kink, as a mask of the shape of `differences`."""
-        kinky = self.differences.fine.bend.abs() > self.differences.tolerance()
-        return self.differences.kinks() if bool(kinky.any()) or bool(self.excess.any()) else kinky
+        """Where the function has a kink or a jump, as a mask.
+
+        Where one-sided differences disagree by no more than rounding explains, a larger step must show the kink too.
+        """
+        at, eps, bound = self.point.numerical, self.numbers.eps, self._tolerance_of_slopes
+        bent = self.slopes.bend.abs() > bound
+        if not bool(bent.any()) and not bool(self.excess.any()):
+            return bent
+        mask = kinks(self.slopes, at(2 * eps), bound)
+        if bool((bent & ~mask).any()):  # a kink at 2/3 of the step grows like a curve
+            third = tried(partial(at, 3 * eps))
+            if not isinstance(third, Exception):  # otherwise the function is not defined there
+                mask |= kinks(self.slopes, third, bound)
+        noisy = mask & self._bent_by_rounding(self.slopes)
+        for coarse, coarser in self._further(at) if bool(noisy.any()) else ():
+            mask &= ~noisy | kinks(coarse, coarser, bound)
+            noisy &= mask & self._bent_by_rounding(coarse)
+            if not bool(noisy.any()):
+                break
+        return mask
+
+    def _bent_by_rounding(self, slopes: Differences) -> Tensor:
+        bend = slopes.bend.abs()
+        return (bend > self._tolerance_of_slopes) & (bend <= CERTAIN * slopes.rounding(self.point.unit))
 
     @cached_property
     def at_kink(self) -> Tensor:
         """Which compared entries a kink affects, as a mask of the shape of `numerical`."""
         return self.directions.reached(self.kinky, self.mode)
 
-    @cached_property
-    def small(self) -> Tensor:
-        """Which entries are wrong although `atol` admits them."""
-        if bool(((self.excess > 0) & ~self.at_kink).any()):
-            return torch.zeros_like(self.at_kink)  # the comparison fails anyway, and further steps take many calls
-        return self.numerical.wrong_below_atol(self.analytical) & (self.excess == 0)
+    # in all
 
     @cached_property
     def wrong(self) -> Tensor:

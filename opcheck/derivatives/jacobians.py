@@ -62,18 +62,16 @@ def digits_lost(point: Point, mode: Mode, request: Request) -> Disagreement | No
     comparison = Comparison.of(point, mode, request.numbers)
     if comparison.has_all_digits:
         return None
-    farthest = float(point.coordinates.abs().max()) if point.size[1] else 0.0
-    numerical, analytical = comparison.numerical, comparison.analytical
-    without = numerical.without_digits(analytical, farthest)
+    without = comparison.without_digits()
     if without is None:
         return None
     if point.drop_batches():  # confirm the failure of the batch by ordinary calls
         return digits_lost(point, mode, request)
     lost, least = without
-    off = (analytical - numerical.values).abs() * lost
+    off = comparison.difference.abs() * lost
     row, column = divmod(int(off.argmax()), off.shape[1])
     worst = float(off[row, column])
-    share, where, pair = worst / numerical.largest if numerical.largest else inf, "", None
+    share, where, pair = worst / comparison.largest if comparison.largest else inf, "", None
     if point.extent == "full":
         pair = pair_of(comparison, Names.of(point.function, request), off)
         where = f"\n{pair.entry(row, column).describe()}"

@@ -92,7 +92,7 @@ def _at_kink(entries: Comparison, names: Names) -> Disagreement:
 def pair_of(entries: Comparison, names: Names, excess: Tensor | None = None) -> Pair:
     """Return both Jacobians of a comparison. excess: by how much entries are wrong. Default: `entries.beyond`."""
     point, excess = entries.point, entries.beyond if excess is None else excess
-    return Pair(entries.numerical.values, entries.analytical, excess, point.outputs, point.leaves, names)
+    return Pair(entries.numerical, entries.analytical, excess, point.outputs, point.leaves, names)
 
 
 def _numbers_to_diagnose(entries: Comparison) -> Numbers:
@@ -102,7 +102,7 @@ def _numbers_to_diagnose(entries: Comparison) -> Numbers:
     """
     if not entries.below_atol:
         return entries.numbers
-    return replace(entries.numbers, atol=min(entries.numbers.atol, 1e-3 * float(entries.numerical.values.abs().max())))
+    return replace(entries.numbers, atol=min(entries.numbers.atol, 1e-3 * float(entries.numerical.abs().max())))
 
 
 def _of_whole(entries: Comparison, names: Names) -> Disagreement:
@@ -112,7 +112,7 @@ def _of_whole(entries: Comparison, names: Names) -> Disagreement:
 
 
 def _of_products(entries: Comparison, names: Names) -> Disagreement:
-    a, n, point, wrong = entries.analytical, entries.numerical.values, entries.point, entries.wrong
+    a, n, point, wrong = entries.analytical, entries.numerical, entries.point, entries.wrong
     row, column = divmod(int(entries.beyond.argmax()), n.shape[1])
     numbers = f"is {float(n[row, column]):.8g} numerically, {float(a[row, column]):.8g} analytically, for random"
     how = Seen.of(point, entries.mode).random or HOW
@@ -135,7 +135,7 @@ def _of_slices(entries: Comparison, colors: Colors, names: Names) -> Disagreemen
     search = Search(entries, colors, names)
     ranked = torch.where(entries.at_kink, 0.0, entries.beyond).flatten()
     slots = [slot for slot in ranked.argsort(descending=True)[: 2 * NAMED].tolist() if ranked[slot] > 0]
-    off, width = (entries.analytical - entries.numerical.values).abs(), entries.analytical.shape[1]
+    off, width = (entries.analytical - entries.numerical).abs(), entries.analytical.shape[1]
     known: dict[tuple[int, int], Entry] = {}
     culprits: dict[tuple[int, int], Entry] = {}
     for slot in slots:

@@ -8,35 +8,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import (
-    Differentiable,
-    Pushforward,
-    Tensors,
-    jvp,
-    transformed,
-    vjp,
-)
-from opcheck.derivatives.coordinates import (
-    deviation,
-    largest_difference,
-    rows_of,
-    same,
-    vector,
-)
+from opcheck.derivatives.autodiff import Differentiable, Mode, Pushforward, Tensors, jvp, transformed, vjp
+from opcheck.derivatives.comparison import Comparison
+from opcheck.derivatives.coordinates import deviation, rows_of, same, vector
 from opcheck.derivatives.cotangents import undefined
 from opcheck.derivatives.differences import Differences, differences
-from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import AUTO
-from opcheck.derivatives.tolerances import Numbers
-from opcheck.derivatives.uncertainty import CERTAIN, ROUNDED, Measured, excess
+from opcheck.derivatives.jacobians import compare, digits_lost
+from opcheck.derivatives.point import Analytical, Point
+from opcheck.derivatives.request import Request
 from opcheck.dropin import passes
-from opcheck.dropin.in_place import Second
+from opcheck.dropin.in_place import InPlace, Second
 from opcheck.dropin.memory import Kept, elements
 from opcheck.dropin.passes import Kinds, Pass, Passes
 
@@ -46,8 +32,6 @@ FEW_PULLBACKS = 3
 """The maximum number of coordinates to move by single calls if each call runs a backward pass."""
 FEW_ROWS = 6
 """The maximum number of backward passes, or of calls in forward mode, that are faster one by one than in a batch."""
-SMALL = 1e-3
-"""The fraction of atol up to which a Jacobian counts as right without further tests."""
 
 
 @dataclass(frozen=True)
@@ -62,56 +46,65 @@ class Claims:
     batched_forward_grad: bool = False
 
 
-def holds(point: Point, second: Second | None, numbers: Numbers, claims: Claims) -> bool:
-    """Return True if all claims clearly hold for a function at a point. False if this is unclear, or anything raises.
+def look(point: Point, second: Second | None, request: Request, claims: Claims) -> bool | None:
+    """Return True if all claims clearly hold for a function at a point. None if this is unclear, or anything raises.
 
+    False if a Jacobian is wrong, and the request expects it: then nobody wants an explanation.
     second: the cotangents for which the gradients of the function are checked; None: the function itself is checked.
     """
     if not point.outputs or not all(y.requires_grad and y.layout is torch.strided for y in point.outputs):
-        return False
+        return None
+    modes: tuple[tuple[Mode, bool], ...] = (("reverse", claims.backward_ad), ("forward", claims.forward_ad))
     try:
         if second is None:
-            return FastPath(point.function, point.leaves, point.outputs, numbers, claims, FEW_POINTS).holds()
-        function, leaves = second.of(point)
-        return FastPath(function, leaves, function(*leaves), numbers, claims, FEW_PULLBACKS).holds()
-    except Exception:  # the full comparison raises it again, and reports it
-        return False
-
-
-@dataclass
-class FastPath:
-    """The fast path for one function: its leaves, its outputs there (with a graph), and the claims to check."""
-
-    function: Differentiable
-    leaves: Tensors
-    outputs: Tensors
-    numbers: Numbers
-    claims: Claims
-    few: int
-    """The maximum number of coordinates to move by single calls."""
-    can_batch: bool = True
-    """Whether no batch of points has failed."""
-
-    def __post_init__(self) -> None:
-        self.of_outputs, self.of_leaves = passes.kinds_of(self.outputs), passes.kinds_of(self.leaves)
-        self.size = sum(passes.sizes_of(self.of_outputs)), sum(passes.sizes_of(self.of_leaves))
-        self.unit = max(torch.finfo(leaf.dtype).eps for leaf in self.leaves)
-
-    def holds(self) -> bool:
-        """Return whether all claims clearly hold. Exceptions of the function and its derivatives propagate."""
-        if max(self.size) > AUTO.largest:
-            return False
-        slopes = self._slopes(self.numbers.eps)
-        return (not self.claims.backward_ad or self._reverse_holds(slopes)) and (
-            not self.claims.forward_ad or self._forward_holds(slopes)
+            fast = FastPath(point.function, point.leaves, point.outputs, request, claims, FEW_POINTS)
+        else:
+            function, leaves = second.of(point)
+            fast = FastPath(function, leaves, function(*leaves), request, claims, FEW_PULLBACKS)
+        if fast.projections is not None:
+            return None
+        chosen = [mode for mode, is_claimed in modes if is_claimed]
+        return all(Comparison.of(fast, mode, request.numbers).has_all_digits for mode in chosen) or not any(
+            compare(fast, mode, request) or digits_lost(fast, mode, request) for mode in chosen
         )
+    except Exception:  # the full comparison raises it again, and reports it
+        return None
+
+
+class Unclear(Exception):
+    """The fast path is inconclusive."""
+
+
+class FastPath(InPlace):
+    """A point with evidence from few calls. Raises Unclear if a claim other than the values of a Jacobian may not hold.
+
+    claims: the claims to check.
+    few: the maximum number of coordinates to move by single calls.
+    """
+
+    can_batch = True
+
+    def __init__(
+        self, function: Differentiable, leaves: Tensors, outputs: Tensors, request: Request, claims: Claims, few: int
+    ) -> None:
+        super().__init__(function, leaves, outputs=outputs)
+        self.nondeterminism, self.claims, self.few = request.numbers.nondeterminism, claims, few
+        self.of_outputs, self.of_leaves = passes.kinds_of(outputs), passes.kinds_of(leaves)
+
+    def drop_batches(self) -> bool:
+        """Raise Unclear: the full comparison confirms what is wrong by ordinary calls."""
+        raise Unclear
 
     # differences
 
-    def _slopes(self, step: float) -> Differences:
-        values = self._values_of_copies(step) if self.size[1] > self.few and self.can_batch else None
-        self.can_batch = values is not None
-        return differences(self._values_in_place(step) if values is None else values, step)
+    def numerical(self, step: float) -> Differences:
+        """Return the differences with respect to all coordinates."""
+        if step not in self._numerical:
+            values = self._values_of_copies(step) if self.size[1] > self.few and self.can_batch else None
+            self.can_batch = values is not None
+            values = self._values_in_place(step) if values is None else values
+            self._numerical[step] = differences(values, step)
+        return self._numerical[step]
 
     def _values_in_place(self, step: float) -> Tensor:
         """Return the outputs with each coordinate of the leaves moved up, then with each moved down, then unmoved.
@@ -160,25 +153,36 @@ class FastPath:
 
     # derivatives
 
-    def _reverse_holds(self, slopes: Differences) -> bool:
+    def analytical(self, mode: Mode) -> Analytical:
+        """Return the Jacobian by a mode, and its products with further directions.
+
+        Raises Unclear if it is not linear, or if products with zeros are not zero.
+        """
+        if mode not in self._analytical:
+            jacobian, products, directions = self._reverse() if mode == "reverse" else self._forward()
+            evidence = Analytical(jacobian, directions @ jacobian, products)
+            if bool(products[~directions.any(1)].any()) or not evidence.holds(self.rounding):
+                raise Unclear
+            self._analytical[mode] = evidence if mode == "reverse" else replace(evidence, jacobian=jacobian.T)
+        return self._analytical[mode]
+
+    def _reverse(self) -> tuple[Tensor, Tensor, Tensor]:
         outputs, leaves, claims = self.outputs, self.leaves, self.claims
 
         def pull(own: Pass) -> Tensors:
             marked = [undefined(outputs[k]) if k in own.undefined else outputs[k] for k in own.those]
-            return vjp(marked, leaves, [own.vectors[k].clone() for k in own.those])
+            cotangents = [own.vectors[k].clone() for k in own.those]
+            gradients = torch.autograd.grad(marked, leaves, cotangents, retain_graph=True, allow_unused=True)
+            return tuple(torch.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves, strict=True))
 
         batch = self._batched(lambda *v: vjp(outputs, leaves, v), self.of_outputs, claims.batched_grad)
         every = passes.backward(self.of_outputs, batch is None, claims.undefined_grad)
         jacobian, products, directions = _derivatives(pull, every, self.of_leaves, batch)
-        return (
-            (batch is not None or not claims.batched_grad)
-            and deviation(products[0], products[1]) <= self.numbers.nondeterminism
-            and not bool(products[2].any())
-            and self._agrees(jacobian, slopes)
-            and self._are_products(products, directions, jacobian)
-        )
+        if not deviation(products[0], products[1]) <= self.nondeterminism:
+            raise Unclear
+        return jacobian, products, directions
 
-    def _forward_holds(self, slopes: Differences) -> bool:
+    def _forward(self) -> tuple[Tensor, Tensor, Tensor]:
         function, points, claims = self.function, tuple(leaf.detach() for leaf in self.leaves), self.claims
         nested = Pushforward(transformed(function), transform=True)
 
@@ -188,17 +192,12 @@ class FastPath:
 
         batch = self._batched(lambda *t: nested(*points, *t), self.of_leaves, claims.batched_forward_grad)
         every = passes.forward(self.of_leaves, batch is None, claims.undefined_grad)
-        jacobian, products, directions = _derivatives(push, every, self.of_outputs, batch)
-        return (
-            (batch is not None or not claims.batched_forward_grad)
-            and self._agrees(jacobian.T, slopes)
-            and self._are_products(products, directions, jacobian)
-        )
+        return _derivatives(push, every, self.of_outputs, batch)
 
     def _batched(self, function: Callable[..., Tensors], kinds: Kinds, is_claimed: bool) -> Tensor | None:
         """Return the derivatives along all coordinates by vmap, as rows.
 
-        None if vmap fails, or if there are few coordinates and batching is not claimed.
+        None if vmap fails or there are few coordinates, and batching is not claimed.
         """
         size = sum(passes.sizes_of(kinds))
         if size <= FEW_ROWS and not is_claimed:
@@ -207,36 +206,15 @@ class FastPath:
         try:
             with quiet():
                 every = torch.func.vmap(function, randomness="same")(*(batch.clone() for batch in batches))
-        except Exception:  # it cannot be batched
-            return None
-        rows = rows_of(every, len(directions))
-        # With one coordinate, only the second, random row shows that rows are mixed up.
-        return rows[:size] if size > 1 or self._are_products(rows[1], directions[1], rows[:1]) else None
-
-    def _agrees(self, jacobian: Tensor, slopes: Differences) -> bool:
-        """Return whether a Jacobian is the numerical one, to all digits that differences show, without a kink."""
-        numbers, numerical = self.numbers, slopes.jacobian
-        grid, least = CERTAIN * self.unit / numbers.eps, SMALL * numbers.atol
-        if not jacobian.numel():
-            return True
-        if largest_difference(jacobian, numerical) <= min(grid / 2, least) and slopes.most_bend <= numbers.atol:
-            return True  # fast path
-        measured = Measured(slopes, cache(self._slopes), numbers, self.unit, self.leaves)
-        farthest = float(vector(self.leaves).abs().max())
-        return (
-            not bool((excess(jacobian, numerical, self.leaves, numbers) > 0).any())
-            and bool((slopes.bend.abs() <= measured.tolerance()).all())
-            and not bool(measured.wrong_below_atol(jacobian).any())
-            and not measured.without_digits(jacobian, farthest)
-        )
-
-    def _are_products(self, products: Tensor, directions: Tensor, jacobian: Tensor) -> bool:
-        """Return whether `products` equals `directions @ jacobian`, up to rounding."""
-        rounding, expected = ROUNDED * self.unit, directions @ jacobian
-        if same(products, expected, rounding, rounding):  # fast path
-            return True
-        terms = directions.abs().amax(-1, keepdim=True) * (float(jacobian.abs().max()) * max(jacobian.shape))
-        return bool(((products - expected).abs() <= rounding * (1 + terms)).all())  # terms may cancel
+            rows = rows_of(every, len(directions))
+            # With one coordinate, only the second, random row shows that rows are mixed up.
+            if size > 1 or same(rows[1], directions[1] * rows[0], self.rounding, self.rounding):
+                return rows[:size]
+        except Exception:
+            pass
+        if is_claimed:
+            raise Unclear
+        return None
 
 
 def _derivatives(
@@ -248,13 +226,13 @@ def _derivatives(
         or write to their arguments.
     kinds: the kinds of the derivatives.
     jacobian: None if the first passes compute it, one for each coordinate.
-    Raises TypeError if a derivative is not strided, or has another dtype than its kind.
+    Raises Unclear if a derivative is not strided, or has another dtype than its kind.
     """
     results = [of(own) for own in every.each]
     batches = [torch.stack(own) for own in zip(*results, strict=True)]
     for batch, (_, dtype, _) in zip(batches, kinds, strict=True):
         if batch.layout is not torch.strided or batch.dtype != dtype:
-            raise TypeError("a derivative is unlike its tensor")
+            raise Unclear
     products, directions = rows_of(batches, len(results)), every.directions
     if jacobian is not None:
         return jacobian, products, directions

@@ -168,7 +168,7 @@ def test_what_is_right_takes_few_calls(size, flags, most):
 
 @pytest.mark.parametrize("size", [1, 5, 13, 20])
 def test_what_cannot_be_batched_takes_no_more_calls_than_in_slow_mode(size):
-    """One call shows that it cannot be batched. What is wrong is called at two more steps, too."""
+    """One call shows that it cannot be batched. What is wrong is called at another step, too."""
 
     ours, torchs = (counted(lambda y: y * float(y.detach()[0])) for _ in range(2))
     right = counted(lambda y: y * 2 if float(y.detach()[0]) > 0 else y)
@@ -176,4 +176,4 @@ def test_what_cannot_be_batched_takes_no_more_calls_than_in_slow_mode(size):
     assert len(right[1]) <= 1 + 1 + 2 * size
     assert opcheck.gradcheck(ours[0], leaf(size), raise_exception=False) is False
     assert torch.autograd.gradcheck(torchs[0], leaf(size), raise_exception=False) is False
-    assert len(ours[1]) <= 3 * len(torchs[1]) + 4
+    assert len(ours[1]) <= 2 * len(torchs[1]) + 8
