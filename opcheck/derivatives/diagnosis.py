@@ -239,10 +239,9 @@ def _somewhere(block: Block) -> Look:
     """
     wrong, size = block.wrong, moduli(block.n)
     active = wrong | (torch.maximum(size, moduli(block.a)) > block.numbers.atol)
-    bad = {"entries": wrong, "columns": wrong.any(0).any(0), "rows": wrong.any(2)}
-    of = {"entries": active, "columns": active.any(0).any(0), "rows": active.any(2)}
-    count, total = ({kind: int(mask.sum()) for kind, mask in masks.items()} for masks in (bad, of))
-    most = {kind: total[kind] // 4 if kind == "entries" else total[kind] - 1 for kind in bad}
+    bad, of = ({"entries": mask, "columns": mask.any(0).any(0), "rows": mask.any(2)} for mask in (wrong, active))
+    count = {kind: int(mask.sum()) for kind, mask in bad.items()}
+    most = {kind: int(mask.sum()) // 4 if kind == "entries" else int(mask.sum()) - 1 for kind, mask in of.items()}
     partial = [kind for kind in bad if count[kind] <= most[kind]]
     relative = (moduli(block.a - block.n) / size)[wrong & (size > block.numbers.atol)].tolist()
     greatest = float(f"{max(relative):.3g}") if relative else None

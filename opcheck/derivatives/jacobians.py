@@ -90,24 +90,14 @@ def _by_reference(point: Point, mode: Mode, request: Request) -> Disagreement | 
     one of N numbers. Only the function itself is compared, not its derivatives, and only in reverse mode with random
     directions. Return None if the reference has other values at this point.
     """
-    function, numbers = point.function, request.numbers
-    if (
-        request.reference is None
-        or mode == "forward"
-        or point.extent != "projected"
-        or not isinstance(function, Primal)
-    ):
+    function, numbers, reference = point.function, request.numbers, request.reference
+    if reference is None or mode == "forward" or point.extent != "projected" or not isinstance(function, Primal):
         return None
-    other = Point(Primal(request.reference, function.chosen), point.leaves)
-
-    def products_of_reference() -> torch.Tensor | None:
-        differentiable = all(output.requires_grad for output in other.outputs)
-        if not differentiable or not torch.allclose(other.value, point.value, 1e-6, 1e-6, equal_nan=True):
-            return None
-        return other.products(mode, point.directions.of(mode))
-
-    right = tried(products_of_reference)
-    if right is None or isinstance(right, Exception):  # the reference cannot be used
+    other = Point(Primal(reference, function.chosen), point.leaves)
+    right = tried(lambda: other.products(mode, point.directions.of(mode)))
+    if isinstance(right, Exception) or not all(output.requires_grad for output in other.outputs):
+        return None  # the reference cannot be used
+    if not torch.allclose(other.value, point.value, 1e-6, 1e-6, equal_nan=True):
         return None
     bound = numbers.atol * point.directions.of(mode).norm(dim=1).unsqueeze(1) + numbers.rtol * right.abs()
     products = point.analytical(mode).jacobian

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Mode
-from opcheck.derivatives.coordinates import split
+from opcheck.derivatives.coordinates import place_of
 from opcheck.derivatives.disagreement import Entry, Pair
 from opcheck.derivatives.tolerances import Numbers
 
@@ -49,7 +49,6 @@ class Block:
     wrong: Tensor
     """A mask of the entries that exceed their tolerance, of shape (output elements, parts, leaf elements)."""
     numbers: Numbers
-    names: tuple[str, str]
     pair: Pair
     mode: Mode = "reverse"
 
@@ -80,8 +79,8 @@ class Block:
         row, element = divmod(position, self.n.shape[2])
         n, a = (matrix.flatten(0, 1)[row, element] for matrix in (self.n, self.a))
         worse = int((a - n).abs().argmax())  # argmax counts NaN as the largest
-        places = *split(row, self.output), *split(element * len(n) + worse, self.leaf)
-        return Entry(self.i, self.j, *places, float(n[worse]), float(a[worse]), *self.names)
+        above, left = place_of(self.i, self.pair.outputs).start, place_of(self.j, self.pair.leaves).start
+        return self.pair.entry(above + row, left + element * len(n) + worse)
 
 
 def blocks_of(pair: Pair, numbers: Numbers, mode: Mode = "reverse") -> Iterator[Block]:
@@ -92,8 +91,7 @@ def blocks_of(pair: Pair, numbers: Numbers, mode: Mode = "reverse") -> Iterator[
             same = a.isinf() & (a == n)  # the same infinity on both sides is agreement
             shape = (output.numel(), 1 + output.is_complex(), leaf.numel(), 1 + leaf.is_complex())
             n, a, wrong = (x.reshape(shape) for x in (n.masked_fill(same, 0), a.masked_fill(same, 0), excess > 0))
-            names = pair.names.outputs[i], pair.names.leaves[j]
-            yield Block(i, j, output, leaf, n, a, wrong.any(3), numbers, names, pair, mode)
+            yield Block(i, j, output, leaf, n, a, wrong.any(3), numbers, pair, mode)
 
 
 def moduli(entries: Tensor) -> Tensor:

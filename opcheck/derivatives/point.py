@@ -348,15 +348,15 @@ class Point:
     def products(self, mode: Mode, directions: Tensor) -> Tensor:
         """Return V J for cotangents V of shape (K, M), or U J^T for tangents U of shape (K, N), by ordinary calls.
 
-        All backward passes use one graph.
+        All backward passes use one graph. An empty Jacobian needs no call.
         """
-        if mode == "reverse":
-            outputs = self.graph()
-            cotangents = zip(*(own.unbind() for own in tensors_of(directions, outputs)), strict=True)
-            rows = [self.pulled(outputs, own) for own in cotangents]
-        else:
-            rows = [self.product(mode, tangent) for tangent in directions]
-        return torch.stack(rows) if rows else directions.new_zeros(0, self.size[1 if mode == "reverse" else 0])
+        if not all(self.size):
+            return directions.new_zeros(len(directions), self.size[1 if mode == "reverse" else 0])
+        if mode == "forward":
+            return torch.stack([self.product(mode, tangent) for tangent in directions])
+        outputs = self.graph()
+        cotangents = zip(*(own.unbind() for own in tensors_of(directions, outputs)), strict=True)
+        return torch.stack([self.pulled(outputs, own) for own in cotangents])
 
     def vmapped(self, mode: Mode, directions: Tensor) -> Tensor:
         """Return V J or U J^T by `torch.func.vmap` of a backward pass, or of forward mode.

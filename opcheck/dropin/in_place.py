@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Differentiable, Mode, Pullback, Tensors, vjp
+from opcheck.derivatives.autodiff import Differentiable, Pullback, Tensors, vjp
 from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.cotangents import vectors_like
 from opcheck.derivatives.differences import Differences, differences
@@ -65,12 +65,6 @@ class InPlace(Point):
         for output, own in zip(outputs, cotangents, strict=True):
             gradient += vector(vjp([output], self.leaves, [own])) if bool(own.any()) else 0
         return gradient
-
-    def products(self, mode: Mode, directions: Tensor) -> Tensor:
-        """Return V J or U J^T by ordinary calls. An empty Jacobian needs no call."""
-        if all(self.size):
-            return super().products(mode, directions)
-        return directions.new_zeros(len(directions), self.size[1 if mode == "reverse" else 0])
 
 
 @dataclass(frozen=True)
