@@ -45,6 +45,12 @@ class Claims:
     batched_grad: bool
     batched_forward_grad: bool = False
 
+    @property
+    def go_together(self) -> bool:
+        """Whether torch accepts these parameters together. If not, its error says why."""
+        batches = (self.backward_ad or not self.batched_grad) and (self.forward_ad or not self.batched_forward_grad)
+        return batches and (self.backward_ad or self.forward_ad)
+
 
 def look(point: Point, second: Second | None, request: Request, claims: Claims) -> bool | None:
     """Return True if all claims clearly hold for a function at a point. None if this is unclear, or anything raises.

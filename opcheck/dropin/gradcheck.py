@@ -13,7 +13,6 @@ from torch.autograd import gradcheck as torch_gradcheck
 from torch.autograd import gradgradcheck as torch_gradgradcheck
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
-from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Function, Request
 from opcheck.derivatives.tolerances import Numbers
 from opcheck.dropin.errors import GradcheckError
@@ -73,9 +72,6 @@ def gradcheck(
         >>> opcheck.gradcheck(torch.sin, x, check_forward_ad=True)
         True
     """
-    _expect_one_of(check_forward_ad=check_forward_ad, check_backward_ad=check_backward_ad)
-    _expect_with("check_backward_ad", check_backward_ad, check_batched_grad=check_batched_grad)
-    _expect_with("check_forward_ad", check_forward_ad, check_batched_forward_grad=check_batched_forward_grad)
     values, numbers = _as_tuple(inputs), Numbers(eps, atol, rtol, nondet_tol)
     claims = Claims(
         check_forward_ad, check_backward_ad, check_undefined_grad, check_grad_dtypes, check_batched_grad,
@@ -88,7 +84,7 @@ def gradcheck(
         check_batched_grad=check_batched_grad, check_batched_forward_grad=check_batched_forward_grad,
         check_forward_ad=check_forward_ad, check_backward_ad=check_backward_ad,
     )  # fmt: skip
-    if fast_mode or _is_for_torch(values):
+    if fast_mode or _is_for_torch(values) or not claims.go_together:
         return _by_torch(by_torch, raise_exception)
     return _checked(func, values, numbers, claims, raise_exception, by_torch)
 
@@ -135,9 +131,6 @@ def gradgradcheck(
         >>> opcheck.gradgradcheck(lambda x: x**3, x)
         True
     """
-    _expect_one_of(check_fwd_over_rev=check_fwd_over_rev, check_rev_over_rev=check_rev_over_rev)
-    backward = {"check_undefined_grad": check_undefined_grad, "check_batched_grad": check_batched_grad}
-    _expect_with("check_rev_over_rev", check_rev_over_rev, **backward)
     values, numbers = _as_tuple(inputs), Numbers(eps, atol, rtol, nondet_tol)
     cotangents = None if grad_outputs is None else _as_tuple(grad_outputs)
     claims = Claims(
@@ -151,7 +144,8 @@ def gradgradcheck(
         check_batched_grad=check_batched_grad, check_fwd_over_rev=check_fwd_over_rev,
         check_rev_over_rev=check_rev_over_rev,
     )  # fmt: skip
-    if fast_mode or _is_for_torch(values):
+    needs_rev = check_undefined_grad and not check_rev_over_rev
+    if fast_mode or _is_for_torch(values) or needs_rev or not claims.go_together:
         return _by_torch(by_torch, raise_exception)
     second = Second(cotangents, gen_non_contig_grad_outputs)
     return _checked(func, values, numbers, claims, raise_exception, by_torch, second)
@@ -163,20 +157,17 @@ def _checked(
 ) -> bool:  # fmt: skip
     """Return whether the claims hold for a function or, if `second` is given, for its gradients.
 
-    A function that writes to its inputs is left to torch.
+    A function that writes to its inputs is left to torch, as are outputs of layouts that torch refuses.
     """
-    _check_inputs(values)
+    _warn_of_coarse(values)
     request = Request(_function(func, values), _leaves(values), numbers, expected=not raise_exception)
     with Kept((*values, *((second and second.cotangents) or ()))) as memory:
         point = InPlace.of(request)
-        is_changed = memory.is_changed()
-        if not is_changed:
-            if second is None:
-                _check_outputs(point)
-            answer = look(point, second, request, claims)
-            if answer is not None and not memory.is_changed():
-                return answer
-    if is_changed:
+        is_for_torch = memory.is_changed() or any(output.layout is not torch.strided for output in point.outputs)
+        answer = None if is_for_torch else look(point, second, request, claims)
+        if answer is not None and not memory.is_changed():
+            return answer
+    if is_for_torch:
         return _by_torch(by_torch, raise_exception)
     point = InPlace.of(request)  # with a new graph
     if second is not None:
@@ -212,7 +203,13 @@ def _leaves(values: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 
 def _is_for_torch(values: tuple[Any, ...]) -> bool:
-    return any(leaf.layout is not torch.strided for leaf in _leaves(values))
+    """Return whether torch is to check the inputs, or to refuse them: sparse or overlapping ones, or no leaves."""
+    leaves = _leaves(values)
+    return not leaves or any(leaf.layout is not torch.strided or _is_expanded(leaf) for leaf in leaves)
+
+
+def _is_expanded(leaf: Tensor) -> bool:
+    return any(stride == 0 and size > 1 for stride, size in zip(leaf.stride(), leaf.shape, strict=True))
 
 
 def _function(func: Callable[..., Any], values: tuple[Any, ...]) -> Function:
@@ -230,45 +227,13 @@ def _function(func: Callable[..., Any], values: tuple[Any, ...]) -> Function:
     return filled
 
 
-def _check_inputs(values: tuple[Any, ...]) -> None:
-    """Warn of inputs that are not in double precision, and raise for invalid inputs, with torch's messages."""
-    leaves = [(index, value) for index, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
-    if not leaves:
-        raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
-        )
-    for index, leaf in leaves:
-        if leaf.dtype not in (torch.float64, torch.complex128):
+def _warn_of_coarse(values: tuple[Any, ...]) -> None:
+    """Warn of inputs that are not in double precision, with torch's message."""
+    for index, value in enumerate(values):
+        coarse = isinstance(value, Tensor) and value.dtype not in (torch.float64, torch.complex128)
+        if coarse and value.requires_grad:
             warnings.warn(
                 f"Input #{index} requires gradient and is not a double precision floating point or complex. "
                 "This check will likely fail if all the inputs are not of double precision floating point or complex. ",
                 stacklevel=4,
             )
-        if any(stride == 0 and size > 1 for stride, size in zip(leaf.stride(), leaf.shape, strict=True)):
-            raise RuntimeError(
-                f"The {index}th input has a dimension with stride 0. gradcheck only supports inputs that are "
-                "non-overlapping to be able to compute the numerical gradients correctly. You should call "
-                ".contiguous on the input before passing it to gradcheck."
-            )
-
-
-def _check_outputs(point: Point) -> None:
-    """Raise for layouts of outputs that cotangents cannot have, with torch's messages."""
-    for output in point.outputs:
-        if output.layout is not torch.strided:
-            kind = "MKLDNN" if output.layout is torch._mkldnn else "Sparse"  # type: ignore[attr-defined]
-            raise ValueError(
-                f"{kind} output is not supported at gradcheck yet. "
-                "Please call to_dense(masked_grad=...) on the output of fn for gradcheck."
-            )
-
-
-def _expect_one_of(**checks: bool) -> None:
-    if not any(checks.values()):
-        raise AssertionError(f"Expected at least one of {' or '.join(checks)} to be True")
-
-
-def _expect_with(needed: str, is_set: bool, **checks: bool) -> None:
-    for name, wanted in checks.items():
-        if wanted and not is_set:
-            raise AssertionError(f"Setting {name}=True requires {needed} to be True")
