@@ -87,11 +87,6 @@ class Primal:
     function: Function
     chosen: tuple[int, ...]
 
-    def surrogate(self) -> Primal:
-        """Return the function of which differences are taken: the surrogate, or the function itself if it has none."""
-        own = surrogate_of(self.function)
-        return self if own is None else replace(self, function=own)
-
     def __call__(self, *arguments: Tensor) -> Tensors:
         """Return the chosen outputs."""
         outputs = self.function(*arguments)
@@ -216,11 +211,12 @@ def layers(function: Differentiable, arguments: Tensors) -> list[tuple[Different
     return [*inner, (function, arguments)]
 
 
-def of_primal(function: Differentiable, change: Callable[[Primal], Primal]) -> Differentiable:
-    """Return the same derivative of another primal: the one that `change` returns for the primal of `function`."""
+def with_surrogate(function: Differentiable) -> Differentiable:
+    """Return the function of which differences are taken: the same derivative of the surrogate, if there is one."""
     if isinstance(function, Primal):
-        return change(function)
-    inner = of_primal(function.inner, change)
+        own = surrogate_of(function.function)
+        return function if own is None else replace(function, function=own)
+    inner = with_surrogate(function.inner)
     return function if inner is function.inner else replace(function, inner=inner)
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives import autodiff
-from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, Tensors, of_primal, pushforward
+from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, Tensors, pushforward, with_surrogate
 from opcheck.derivatives.coordinates import largest_difference, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.differences import Differences, batched, differences, looped, stencil
@@ -242,7 +242,7 @@ class Point:
     @cached_property
     def surrogate(self) -> Differentiable:
         """The function of which differences are taken: the function itself, or the same derivative of its surrogate."""
-        return of_primal(self.function, Primal.surrogate)
+        return with_surrogate(self.function)
 
     @cached_property
     def base(self) -> Tensor:

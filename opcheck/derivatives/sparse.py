@@ -63,11 +63,7 @@ class Pattern:
     def of_all(cls, like: Tensor) -> Pattern:
         """Return the pattern of a sparse tensor of the layout and shape of `like` with all elements specified."""
         if like.layout is torch.sparse_coo:
-            indices = torch.ones(like.shape[: like.sparse_dim()], device=like.device).nonzero().T
-            values = torch.zeros(indices.shape[1], *like.shape[like.sparse_dim() :], device=like.device)
-            return cls.of(
-                torch.sparse_coo_tensor(indices, values, like.shape, is_coalesced=True, check_invariants=False)
-            )
+            return cls.of(torch.ones(like.shape, device=like.device).to_sparse(like.sparse_dim()))
         batch = _compressed_indices(like)[0].dim() - 1
         block = like.values().shape[batch + 1 : batch + 3] if "bs" in str(like.layout) else None
         ones = torch.ones(like.shape, device=like.device)
