@@ -166,9 +166,11 @@ def _of_pullback(point: Point, request: Request, mode: Mode) -> Disagreement | N
     if disagreement or mode == "forward":
         return disagreement
     # The Jacobian is known to be right. One random direction shows whether it is the same for cotangents with gaps.
-    again = point.derived("rev with gaps")
-    if others and not _agree(derivative, again) and (disagreement := compare(again, mode, request)):
-        return disagreement
+    again = point.derived("rev with gaps") if others else derivative
+    if not _agree(derivative, again):
+        disagreement = compare(again, mode, request)
+        if disagreement:
+            return disagreement
     return undefined_in(derivative, request, "reverse") if request.undefined_grad else None
 
 
