@@ -101,18 +101,20 @@ def _is_ours(names: dict[str, Any]) -> bool:
     return str(names.get("__name__", "")).partition(".")[0] in ("opcheck", "torch")
 
 
-def shown(function: TestedFunction, sample: SampleData) -> Accepted | Refused:
-    """Call a function at its inputs, and return what the calls show, or why the sample cannot be used.
+def shown(function: TestedFunction, sample: SampleData) -> Accepted:
+    """Call a function at its inputs, and return what the calls show.
 
     sample: the sample that the inputs of the function were made from.
+
+    Raises Untestable if there is nothing to differentiate, or nothing finite. Passes on the exceptions of the function.
     """
     leaves = function.inputs.leaves
     if not leaves:
-        return Refused("no tensor to differentiate with respect to")
+        raise Untestable("no tensor to differentiate with respect to")
     kept = copies(leaves)  # a call may write to its arguments
     outputs, again = function(), function(*kept)
     if not _is_finite(outputs):
-        return Refused("the result is not finite")
+        raise Untestable("the result is not finite")
     gradients, without_backward = _by_backward(function)
     tangents, without_forward = _by_forward(function)
     return Accepted(

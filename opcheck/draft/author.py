@@ -38,14 +38,12 @@ MOST_REPRODUCED = 3
 MOST_RESTARTS = 5
 """The maximum number of restarts of one operator, each after a call that ended its process."""
 
-FEW = 3
-"""The number of operators that fail only in half precision, and are still reported one by one."""
-IN_HALF = (
-    "also failed only in half precision: {}; if these operators do not support it, remove float16 and bfloat16 from "
-    "their dtypes"
-)
 CUT = "if another argument should have one, something cuts the graph (detach, .data, item(), a conversion)"
-COMPLEX = '{}: fails only for complex dtypes; if it does not support them, set dtypes = {{ forward = ["floating"] }}'
+NOT_MEANT_FOR = {
+    "complex dtypes": (dtypes.COMPLEX, 'set dtypes = { forward = ["floating"] }'),
+    "half precision": (dtypes.HALF, "remove float16 and bfloat16 from dtypes"),
+}
+"""Dtypes that operators may not be meant for, and what to do if operators fail in no other dtypes."""
 
 
 @dataclass
@@ -152,7 +150,7 @@ class Author:
                 if own.call is None or (own.hangs and own.is_called) or len(own.skip) == MOST_RESTARTS:
                     yield own
                 else:
-                    again.append(own.again())
+                    again.append(Trial(own.name, own.given, own.module, (*own.skip, own.call), ended=own.ended))
             trials = again
 
     def _apart(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | Ended]:
@@ -168,9 +166,8 @@ class Author:
         self.trials.append(own)
         if own.drafts:
             self._write(own.drafts)
-            samples = sum(len(draft.samples) for draft in own.drafts)
             failing = len(own.recorded("failed"))
-            self.say(head + counted(samples, "sample") + (f", {counted(failing, 'case')} failed" if failing else ""))
+            self.say(head + samples_of(own.drafts) + (f", {counted(failing, 'case')} failed" if failing else ""))
         elif own.begun:
             self.say(f"{head}not drafted")
 
@@ -196,8 +193,7 @@ class Author:
         if not interrupted and time.monotonic() < self.workplace.until:
             self._reproduce()
         self.say(*(f"not drafted: {line}" for line in self._left_out()))
-        samples = sum(len(draft.samples) for draft in drafts)
-        self.say(f"wrote {counted(len(drafts), 'operator')} with {counted(samples, 'sample')} to {shown(self.file)}")
+        self.say(f"wrote {counted(len(drafts), 'operator')} with {samples_of(drafts)} to {shown(self.file)}")
         for draft in drafts:
             lacking = [
                 f"{key} ({comment(why)})" if key == "backward" else key
@@ -205,8 +201,8 @@ class Author:
             ]  # fmt: skip
             if lacking:
                 self.say(f"  {draft.id} does not support {', '.join(lacking)}")
-            if draft.differentiable:
-                places = ", ".join(f"argument {one}" if isinstance(one, int) else one for one in draft.differentiable)
+            if not isinstance(draft.backward, bool):
+                places = ", ".join(f"argument {one}" if isinstance(one, int) else one for one in draft.backward)
                 self.say(f"  {draft.id} has gradients of {places} only: {CUT}")
             if draft.inplace:
                 self.say(f"  {draft.id} changes its first argument: inplace = true")
@@ -235,18 +231,19 @@ class Author:
 
     def _wrong(self) -> list[str]:
         """Return lines about everything that is wrong: wrong results, crashes, and cases that could not be tested."""
-        failed, coarse = without_coarse(self._recorded("failed"))
-        untested = self._recorded("error", "inconclusive")
+        failed = self._recorded("failed")
         ended = [f"{own.name}: {why}" for own in self.trials if not own.is_slow for why in own.ended[:1]]
         lines = [f"failed: {line}" for line in [*lines_of(failed), *ended]]
-        lines += [f"not tested: {line}" for line in lines_of(untested)]
+        lines += [f"not tested: {line}" for line in lines_of(self._recorded("error", "inconclusive"))]
         lines += [
             f"not tested: {own.name}: {counted(own.left, 'case')}, in {self.workplace.budget:g} s (--budget)"
             + (f": {own.ended[-1]}" if own.is_slow else "")
             for own in self.trials if own.left
         ]  # fmt: skip
-        lines += [COMPLEX.format(name) for name in failing_only_in(dtypes.COMPLEX, failed)]
-        return lines + [IN_HALF.format(", ".join(coarse))] * bool(coarse)
+        for what, (family, remedy) in NOT_MEANT_FOR.items():
+            if only := failing_only_in(family, failed):
+                lines.append(f"failed only in {what}: {', '.join(only)}; if that is not to be supported, {remedy}")
+        return lines
 
     def _recorded(self, *outcomes: str) -> list[Record]:
         """Return the records of the cases with one of these outcomes."""
@@ -266,6 +263,11 @@ def nothing_to_draft(why: Sequence[str]) -> Unresolved:
     return Unresolved("nothing to draft:" + "".join(f"\n  {line}" if len(why) > 1 else f" {line}" for line in why))
 
 
+def samples_of(drafts: Sequence[Draft]) -> str:
+    """Return the number of samples in drafts, in words."""
+    return counted(sum(len(draft.samples) for draft in drafts), "sample")
+
+
 def lines_of(records: Sequence[Record]) -> list[str]:
     """Return a line for each distinct failure of an operator: its diagnosis if there is one, else its reason.
 
@@ -279,16 +281,6 @@ def lines_of(records: Sequence[Record]) -> list[str]:
             text = f"{remedy['key'].rpartition('.')[2]} raised {raised}"  # the line is short
         lines.setdefault((record["operator"], what_happened(text)), f"{record['id']}: {comment(text)}")
     return list(lines.values())
-
-
-def without_coarse(failed: Sequence[Record]) -> tuple[list[Record], list[str]]:
-    """Return the failures to report one by one, and the operators to summarize in one line.
-
-    All but the first `FEW` operators that fail only in half precision are summarized. An operator that is composed of
-    others often rounds too much in between, and may not be meant for half precision.
-    """
-    coarse = failing_only_in(dtypes.HALF, failed)[FEW:]
-    return [record for record in failed if record["operator"] not in coarse], coarse
 
 
 def failing_only_in(family: Container[str], failed: Sequence[Record]) -> list[str]:

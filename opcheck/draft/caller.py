@@ -55,15 +55,20 @@ class Caller:
     """The dtype of tensors for which the sample gives none."""
     count: int = 0
     """The number of calls."""
-    nearest: Refused = field(default_factory=lambda: Refused("", NO_GUESS))
-    """The refused call that got furthest."""
     plain: int = 0
     """The number of calls that returned numbers, strings and the like, but no tensor."""
+    refused: list[tuple[SampleData, Refused]] = field(default_factory=list)
+    """The calls that were refused."""
 
     def __post_init__(self) -> None:
         self.modules, self.device = self.workplace.settings.modules, self.workplace.device.device_string
         self.target: Callable[..., Any] | type[torch.nn.Module] = resolve_either(self.own.name, self.modules)
         self.module = self.own.module
+
+    @property
+    def nearest(self) -> tuple[SampleData, Refused]:
+        """The refused call that got furthest."""
+        return max(self.refused, key=lambda one: one[1].depth, default=({}, Refused("", NO_GUESS)))
 
     @property
     def recipe(self) -> ModuleRecipe | None:
@@ -90,62 +95,46 @@ class Caller:
         self.dtype = first
         return result
 
-    def _shown(self, sample: SampleData, inplace: bool = False) -> Accepted | Refused:
+    def _shown(self, sample: SampleData) -> Accepted | Refused:
         """Call the operator with several draws of the values of one sample, and return what the calls show.
 
-        inplace: whether the operator gets a clone of its first argument. If a function writes to a leaf, the sample is
-        tried again in this way.
+        If a function writes to its first argument, it gets a clone of it.
         """
         try:
             made = _sample(sample)
         except ValidationError:
             return Refused("this is no sample", NO_GUESS)
 
-        def call() -> Accepted | Refused:
-            shows = []
-            for seed in SEEDS:
-                one = shown(self._function(made, seed, inplace), sample)
-                if isinstance(one, Refused):
-                    return one
-                shows.append(one)
+        def call(inplace: bool) -> Accepted:
+            shows = [shown(self._function(made, seed, inplace), sample) for seed in SEEDS]
             return replace(shows[0], is_conclusive=all(one.is_conclusive for one in shows))
 
-        result = self._unless_refused(call)
-        if inplace or self.recipe or isinstance(result, Accepted) or IN_PLACE not in result.why:
-            return result
-        return self._shown(sample, inplace=True)
+        result = self._unless_refused(lambda: call(inplace=False))
+        if self.recipe is None and isinstance(result, Refused) and IN_PLACE in result.why:
+            return self._unless_refused(lambda: call(inplace=True))
+        return result
 
     def called_with_integers(self, sample: SampleData) -> SampleData | Refused:
-        """Return a sample if it has no tensor to differentiate and the operator accepts it."""
-        if has_differentiable(sample):
-            return Refused("there is a tensor that is not of integers", NO_GUESS)
-        return self._attempt(sample, lambda: self._taken(sample))
-
-    def is_refused_by_dtype(self, sample: SampleData) -> bool:
-        """Return whether the operator refuses a sample because of the dtype of a tensor."""
-        result = self._taken(sample)
-        return isinstance(result, Refused) and mentions_dtypes(result.why)
-
-    def _taken(self, sample: SampleData) -> SampleData | Refused:
-        """Return a sample if the operator accepts it, whatever it returns."""
+        """Return a sample if it has no tensor to differentiate and the operator accepts it, whatever it returns."""
 
         def call() -> SampleData:
             self._function(_sample(sample)).result()
             return sample
 
-        return self._unless_refused(call)
+        if has_differentiable(sample):
+            return Refused("there is a tensor that is not of integers", NO_GUESS)
+        return self._attempt(sample, call)
 
     def constructed(self, construction: SampleData) -> SampleData | Refused:
         """Return the arguments of a constructor if it accepts them. Further calls are of modules made with them."""
         self.module = construction
 
         def call() -> SampleData:
-            recipe = self.recipe
-            assert recipe is not None, "only classes of modules are constructed"
-            realize_module(recipe, self.dtype, self.device, SEEDS[0], self.modules)
+            assert self.recipe is not None, "only classes of modules are constructed"
+            realize_module(self.recipe, self.dtype, self.device, SEEDS[0], self.modules)
             return construction
 
-        return self._attempt({"module": construction}, lambda: self._unless_refused(call))
+        return self._attempt({"module": construction}, call)
 
     def _function(self, sample: Sample, seed: str = SEEDS[0], inplace: bool = False) -> TestedFunction:
         """Return the operator as a function of the tensors of a sample, and of the parameters of a module."""
@@ -155,7 +144,7 @@ class Caller:
             operator = realize_module(recipe, self.dtype, self.device, seed, self.modules, sample)
         return TestedFunction(operator, inputs, inplace=inplace)
 
-    def _unless_refused(self, call: Callable[[], T]) -> T | Refused:
+    def _unless_refused(self, call: Callable[[], T | Refused]) -> T | Refused:
         """Call; return an exception as `Refused`."""
         try:
             with warnings.catch_warnings():
@@ -165,32 +154,27 @@ class Caller:
             return Refused.by(error, self.device)
 
     def _attempt(self, call: SampleData, make: Callable[[], T | Refused]) -> T | Refused:
-        """Make a call, unless it is to be skipped, and return its result. Keep the refused call that got furthest."""
+        """Make a call, unless it is to be skipped, and return its result."""
         if call in self.own.skip:
             return Refused("it has ended its process", NO_GUESS)
-        self.say(call)
+        # The parent process reports the call if this process dies or hangs.
+        self.own.note(self.workplace.budget, call=call, step=f"in the call {render(call)}")
         self.count += 1
-        result = make()
+        result = self._unless_refused(make)
         if isinstance(result, Refused):
             self.plain += result.is_plain
+            self.refused.append((call, result))
             ended = f"it ends its process by an exception: {result.why}, in the call {render(call)}"
             if result.ends_process and ended not in self.own.ended:
                 self.own.note(ended=[*self.own.ended, ended])
-            if result.depth > self.nearest.depth:
-                self.nearest = replace(result, why=f"{render(call)} raised {result.why}")
         return result
-
-    def say(self, call: SampleData) -> None:
-        """Note the call that is about to be made, to report it if the process dies or hangs."""
-        self.own.note(self.workplace.budget, call=call)
 
     def sets_parameters(self, sample: SampleData) -> bool:
         """Return whether a call in training mode changes parameters, as in a layer that its first batch initializes."""
         function = self._function(_sample(sample))
-        assert isinstance(function.operator, ModuleCall)
-        inputs = function.inputs
-        keys = function.operator.named_in(inputs.fill()[1]).values()
-        parameters = [inputs.leaves[slot.index] for slot in inputs.slots if slot.path[1] in keys]
+        inputs, given = function.inputs, sample.get("kwargs", {})
+        named = [slot for slot in inputs.slots if slot.path[0] == "kwargs" and slot.path[1] not in given]
+        parameters = [inputs.leaves[slot.index] for slot in named]
         before = [parameter.detach().clone() for parameter in parameters]
         function(*inputs.leaves)
         return not all(map(equal, before, map(Tensor.detach, parameters)))
@@ -208,18 +192,19 @@ class Caller:
 
     def refusal(self) -> str:
         """Return why every call failed, in one line."""
-        of_class = isinstance(self.target, type)
-        advice = CONSTRUCT if of_class else PASS_ARGUMENTS
         if self.own.ended:
             return self.own.ended[0]
-        if self.nearest.needs_gpu or is_beyond_interpreter(self.nearest.why):
-            return f"{self.nearest.why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
+        call, nearest = self.nearest
+        why = f"{render(call)} raised {nearest.why}"
+        if nearest.needs_gpu or is_beyond_interpreter(why):
+            return f"{why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
+        what, advice = ("constructor", CONSTRUCT) if isinstance(self.target, type) else ("signature", PASS_ARGUMENTS)
         if not self.count:
-            what = "constructor" if of_class else "signature"
             return f"cannot guess arguments from its {what}; {advice}"
-        few = "the only guessed call failed" if self.count == 1 else f"none of {self.count} guessed calls worked"
-        closest = f"{few}: " if self.count == 1 else f"{few}; the closest: "
-        return ("" if self.own.given else closest) + f"{self.nearest.why}; {advice}"
+        closest = f"none of {self.count} guessed calls worked; the closest: "
+        if self.own.given or self.count == 1:
+            closest = "" if self.own.given else "the only guessed call failed: "
+        return f"{closest}{why}; {advice}"
 
 
 def _sample(data: SampleData) -> Sample:

@@ -10,7 +10,7 @@ from functools import partial
 from opcheck.draft.target import names, resolve_either
 from opcheck.draft.trial import search_operator
 from opcheck.draft.workplace import Trial, Workplace
-from opcheck.running.own_process import apart, split_results
+from opcheck.running.own_process import Ended, apart
 from opcheck.spec.allow_list import PARTS
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator
@@ -71,19 +71,27 @@ def cover(module: str, library: Library, workplace: Workplace, processes: int) -
         if path in known and not isinstance(resolve_either(path, workplace.settings.modules), type):
             specs.setdefault(path, makers)
     missing = [name for name in known if name not in specs]
+    without, unknown, constant = list[str](), dict[str, str](), dict[str, str]()
     work = partial(search_operator, workplace=workplace)
-    ended = apart(work, list(map(Trial, missing)), processes, 2 * workplace.budget, fresh=True)
-    tries, lost = split_results(missing, ended)
-    unknown = {name: own.refusal for name, own in tries.items() if not own.drafts and not own.is_constant} | lost
-    constant = {name: why for name, own in tries.items() if (why := _constant(own))}
-    left = [name for name in missing if name not in constant]
+    answers = apart(work, list(map(Trial, missing)), processes, 2 * workplace.budget, fresh=True)
+    for name, own in zip(missing, answers, strict=True):
+        if isinstance(own, Ended):
+            unknown[name] = own.why
+        elif own.is_constant:
+            constant[name] = own.refusal
+        elif not own.drafts:
+            unknown[name] = own.refusal
+        elif all(draft.backward is False for draft in own.drafts):
+            _, constant[name] = own.drafts[0].supports["backward"]
+        else:
+            without.append(name)
     return Covered(
         module,
         specified=tuple(name for name in known if name in specs and _differentiates(specs[name])),
-        without=tuple(name for name in left if name not in unknown),
-        unknown={name: unknown[name] for name in left if name in unknown},
-        nearest={name: _file_for(name, specs) for name in left},
-        constant={name: constant[name] for name in missing if name in constant},
+        without=tuple(without),
+        unknown=unknown,
+        nearest={name: _file_for(name, specs) for name in (*without, *unknown)},
+        constant=constant,
     )
 
 
@@ -96,16 +104,6 @@ def _making(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
             if isinstance(part, CallValue):
                 made[part.call.replace(":", ".")].append(operator)
     return made
-
-
-def _constant(own: Trial) -> str:
-    """Return why an operator has no gradient; empty if it has one, or if that is unknown."""
-    if own.is_constant:
-        return own.refusal
-    if not own.drafts or any(draft.has_backward for draft in own.drafts):
-        return ""
-    _, why = own.drafts[0].supports["backward"]
-    return str(why)
 
 
 def by_path(operators: Iterable[Operator]) -> dict[str, list[Operator]]:

@@ -24,6 +24,7 @@ numbers and side effects. A person must judge their failures."""
 FIRST_ORDER = ("backward", "forward_ad")
 """The checks that take a dtype out of the draft if they are inconclusive: finite differences are too inaccurate in it.
 Derivatives of higher order are less accurate anyway, so inconclusive checks of them do not count."""
+INITIALIZED = "The first batch in training mode initializes the parameters of this module."
 UNMADE = "cannot be constructed: "
 """Part of the reason of a case, if the constructor of a module refuses its dtype."""
 
@@ -52,7 +53,7 @@ class Draft:
     refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"forward": {}, "backward": {}})
     """The dtypes that are refused in each pass, with the error messages."""
     added: dict[str, set[str]] = field(default_factory=lambda: {"forward": set(), "backward": set()})
-    """The dtypes that work in each pass in addition to the default ones."""
+    """The dtypes that work in each pass in addition to the default ones, unless a later case refuses them."""
     device: str = ""
     """The only device of the spec, if the CPU refuses the operator; else empty."""
     settled: set[str] = field(default_factory=set)
@@ -98,31 +99,21 @@ class Draft:
             self.supports["backward"] = (others or False, reasons[refused[0]][0])
 
     @property
-    def has_backward(self) -> bool:
-        """Whether a backward pass is claimed, for all arguments or for some."""
-        return self.supports.get("backward", (True, ""))[0] is not False
-
-    @property
-    def differentiable(self) -> Sequence[int | str]:
-        """The arguments for which a backward pass is claimed, if it is not claimed for all of them."""
-        places = self.supports.get("backward", (True, ""))[0]
-        return () if isinstance(places, bool) else places
+    def backward(self) -> bool | Sequence[int | str]:
+        """Whether a backward pass is claimed, or the arguments for which it is claimed."""
+        claim: bool | Sequence[int | str] = self.supports.get("backward", (True, ""))[0]
+        return claim
 
     def dtypes(self) -> dict[str, list[str]]:
         """Return the `dtypes` of the spec; empty if the default dtypes are right."""
-        claimed = {}
-        forward = self._expanded("forward", Dtypes().forward_names())
-        if self.refused["forward"] or self.added["forward"]:
-            claimed["forward"] = dtypes.grouped(forward)
-        own = [name for name in forward if dtypes.is_differentiable(name)]
-        backward = self._expanded("backward", own)
-        if set(backward) != set(own):
-            claimed["backward"] = dtypes.grouped(backward)
+        claimed, names = {}, Dtypes().forward_names()
+        for what, refused in self.refused.items():
+            default = names if what == "forward" else tuple(filter(dtypes.is_differentiable, names))
+            chosen = {*default, *self.added[what]} - refused.keys()
+            names = tuple(name for name in dtypes.KNOWN if name in chosen)
+            if names != default:
+                claimed[what] = dtypes.grouped(names)
         return claimed
-
-    def _expanded(self, what: str, base: Iterable[str]) -> list[str]:
-        chosen = (set(base) | self.added[what]) - set(self.refused[what])
-        return [name for name in dtypes.KNOWN if name in chosen]
 
     def revise(self, record: Mapping[str, Any]) -> bool:
         """Take back what the operator refuses, according to the record of a case. Return whether any claim changed.
@@ -130,7 +121,7 @@ class Draft:
         Except for constructors, only a `remedy` is followed. Checks give it for refusals, never for wrong numbers. A
         claim that was taken back and turns out to hold is made again, and then stays.
         """
-        before = self._claims()
+        before = self.toml()
         reason, remedy, feature = record["reason"], record["fields"].get("remedy"), record["fields"].get("feature")
         if record["check"] == "dtypes" and record["outcome"] == "error" and UNMADE in reason:
             self._dtype("forward", f"-{record['dtype']}", what_happened(reason))
@@ -144,11 +135,7 @@ class Draft:
                 self._dtype(key, str(remedy["write"]), what_happened(reason))
         elif record["outcome"] == "failed" and record["check"] == "unsupported" and feature in self.supports:
             self._support(feature, works=True)  # wrong numbers are no refusal: let its own check fail
-        return before != self._claims()
-
-    def _claims(self) -> tuple[object, ...]:
-        """Return a copy of the claims, to compare them later."""
-        return dict(self.supports), str(self.refused), str(self.added), self.device
+        return before != self.toml()
 
     def _support(self, key: str, works: bool, reason: str = "") -> None:
         if works:
@@ -158,37 +145,32 @@ class Draft:
             self.supports.setdefault(key, (False, reason.removeprefix("RuntimeError: ")))
 
     def _dtype(self, key: str, entry: str, reason: str) -> None:
-        name = entry.removeprefix("-")
-        if entry.startswith("-") and (key == "forward" or is_refusal(reason)):
-            self.refused[key].setdefault(name, reason)
-            self.added[key].discard(name)
-        elif not entry.startswith("-") and name not in self.refused[key]:
-            self.added[key].add(name)
+        if not entry.startswith("-"):
+            self.added[key].add(entry)
+        elif key == "forward" or is_refusal(reason):
+            self.refused[key].setdefault(entry.removeprefix("-"), reason)
 
     def toml(self) -> str:
         """Return the spec as an `[[operator]]` table, with a comment for each claim that was taken back."""
-        keys = {"name": self.name, "variant": self.variant, "module": self.module, "variants": self.variants}
+        keys = {
+            "name": self.name, "variant": self.variant, "module": self.module, "variants": self.variants,
+            "devices": [self.device] if self.device else [], "dtypes": self.dtypes() or None,
+            "reseed": self.reseed, "inplace": self.inplace,
+        }  # fmt: skip
+        comments = {
+            "module": [INITIALIZED] * self.initialized,
+            "devices": ["This operator does not run on the CPU."],
+            "dtypes": [
+                f"No {what} pass in {', '.join(names)}: {comment(refused[names[0]])}"
+                for what, refused in self.refused.items() for names in _of_one_reason(refused)
+            ],
+            "reseed": ["Two calls with the same arguments give different results."],
+            "inplace": ["The operator changes its first argument in place; opcheck passes a clone in each call."],
+        }  # fmt: skip
         lines = ["[[operator]]"]
-        lines += (
-            ["# The first batch in training mode initializes the parameters of this module."]
-            if self.initialized
-            else []
-        )
-        lines += [f"{key} = {render(value)}" for key, value in keys.items() if value or value == {}]
-        if self.device:
-            lines += ["# This operator does not run on the CPU.", f"devices = {render([self.device])}"]
-        for what, refused in self.refused.items():
-            for names in _of_one_reason(refused):
-                lines.append(f"# No {what} pass in {', '.join(names)}: {comment(refused[names[0]])}")
-        if self.dtypes():
-            lines.append(f"dtypes = {render(self.dtypes())}")
-        if self.reseed:
-            lines += ["# Two calls with the same arguments give different results.", "reseed = true"]
-        if self.inplace:
-            lines += [
-                "# The operator changes its first argument in place; opcheck passes a clone in each call.",
-                "inplace = true",
-            ]
+        for key, value in keys.items():
+            if value or value == {}:  # a module may be constructed without arguments
+                lines += [*(f"# {line}" for line in comments.get(key, ())), f"{key} = {render(value)}"]
         lines += ["samples = [", *(f"  {render(sample)}," for sample in self.samples), "]"]
         if self.supports:
             lines += ["", "  [operator.supports]"]

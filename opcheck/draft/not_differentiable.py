@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import collections.abc
-import inspect
+import re
 from collections.abc import Callable
 from enum import Enum
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import torch
 
 from opcheck.draft.signature import STARRED, schemas_of
 from opcheck.samples.arguments import parameters
+from opcheck.samples.results import PLAIN
 
 TAKES_NO_TENSOR = "it takes no tensor, so there is nothing to differentiate"
 RETURNS_NO_TENSOR = "it returns no tensor, so there is nothing to differentiate"
@@ -20,18 +21,14 @@ ONLY_INTEGERS = "it takes tensors of integers only, so there is nothing to diffe
 ONLY_QUANTIZED = "it takes quantized tensors only, so there is nothing to differentiate"
 NO_KERNEL = "it has no kernel for dense tensors on the CPU"
 
-PLAIN_KINDS = {
-    "BoolType", "ComplexType", "DeviceObjType", "FloatType", "GeneratorType", "IntType", "LayoutType",
-    "MemoryFormatType", "NoneType", "NumberType", "QSchemeType", "ScalarTypeType", "StringType", "SymBoolType",
-    "SymFloatType", "SymIntType",
+PLAIN_WORDS = {
+    "List", "Optional", "int", "float", "complex", "number", "bool", "str", "Device", "Generator", "QScheme",
+    "NoneType",
 }  # fmt: skip
-"""Kinds of types in schemas of the dispatcher that hold no tensor."""
+"""The words of types in schemas of the dispatcher that hold no tensor, such as `Optional[List[int]]`."""
 
-PLAIN_TYPES = (
-    int, float, complex, str, bytes, NoneType, Enum, torch.dtype, torch.device, torch.layout, torch.memory_format,
-    torch.Generator, torch.Size,
-)  # fmt: skip
-"""Types in annotations that hold no tensor. bool is a subclass of int."""
+PLAIN_TYPES = (*PLAIN, Enum, torch.Generator, torch.Size)
+"""Types in annotations that hold no tensor."""
 
 DENSE = ("CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 OTHERS = ("SparseCPU", "SparseCsrCPU", "MkldnnCPU", "NestedTensorCPU")
@@ -44,18 +41,14 @@ def constant(operator: Callable[..., Any], path: str) -> str:
 
     Empty if they leave that open.
     """
-    schemas = _schemas(operator, path)
+    schemas = schemas_of(operator, path)
     if not schemas:
         return TAKES_NO_TENSOR if _is_annotated_plain(operator) else ""
-    if all(_is_plain(one.type) for schema in schemas for one in schema.arguments):
+    tensors = {sum(not _is_plain(one.type) for one in schema.arguments) for schema in schemas}
+    if tensors == {0}:
         return TAKES_NO_TENSOR
-    returned = [one for schema in schemas for one in schema.returns]
-    writes = any(one.alias_info is not None and one.alias_info.is_write for own in schemas for one in own.arguments)
-    if returned and not writes and all(_is_plain(one.type) for one in returned):
-        return RETURNS_NO_TENSOR
-    tensors = [sum(not _is_plain(one.type) for one in schema.arguments) for schema in schemas]
     is_quantized = _has_kernel(schemas, (QUANTIZED,)) and not _has_kernel(schemas, (*DENSE, *OTHERS))
-    return ONLY_QUANTIZED if is_quantized and set(tensors) == {1} else ""
+    return ONLY_QUANTIZED if is_quantized and tensors == {1} else ""
 
 
 def without_kernel(operator: Callable[..., Any], path: str) -> str:
@@ -63,24 +56,13 @@ def without_kernel(operator: Callable[..., Any], path: str) -> str:
 
     Empty if it has a kernel, or if that is unknown.
     """
-    schemas = _schemas(operator, path)
-    return NO_KERNEL if schemas and not _has_kernel(schemas, (*DENSE, *OTHERS)) else ""
-
-
-def _schemas(operator: Callable[..., Any], path: str) -> list[Any]:
-    """Return the schemas of an operator of torch or of its dispatcher.
-
-    Empty for a C function of another package, which may have the name of a different function of torch.
-    """
     schemas = schemas_of(operator, path)
-    return schemas if path.startswith("torch.") or not inspect.isbuiltin(operator) else []
+    return NO_KERNEL if schemas and not _has_kernel(schemas, (*DENSE, *OTHERS)) else ""
 
 
 def _is_plain(kind: Any) -> bool:
     """Return whether a type in a schema certainly holds no tensor."""
-    if kind.kind() in ("ListType", "OptionalType"):
-        return _is_plain(kind.getElementType())
-    return kind.kind() in PLAIN_KINDS
+    return PLAIN_WORDS.issuperset(re.findall(r"[\w.]+", str(kind)))
 
 
 def _is_annotated_plain(operator: Callable[..., Any]) -> bool:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from heapq import heappop, heappush
-from itertools import chain, count, islice
+from itertools import chain, islice
 from types import MethodType
 from typing import Any, TypeVar
 
 import torch
 
-from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, Accepted, Depth, Refused
+from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, Accepted, Refused
 from opcheck.draft.caller import Caller
 from opcheck.draft.data import Data, SampleData, has_differentiable, is_tensor, mapped, places, replaced
 from opcheck.draft.draft import Draft
 from opcheck.draft.guess import constructions, first_samples, further_samples
-from opcheck.draft.hint import message_without_digits, repairs_of
+from opcheck.draft.hint import mentions_dtypes, message_without_digits, repairs_of
 from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, constant, without_kernel
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
 from opcheck.draft.recorder import examples
@@ -122,10 +121,9 @@ class Search:
     @cached_property
     def groups(self) -> Sequence[Sequence[SampleData]]:
         """Groups of calls to try: the given ones or, if there are none, those in the examples of the documentation."""
-        call = {EXAMPLES: self.name}
-        if self.own.given or call in self.own.skip:
+        if self.own.given or EXAMPLES in self.own.skip:
             return self.own.given
-        self.caller.say(call)
+        self.own.note(self.workplace.budget, call=EXAMPLES, step="in the examples in its documentation")
         return examples(self.name, self.caller.modules)
 
     def from_groups(self) -> Iterator[SampleData]:
@@ -171,7 +169,7 @@ class Search:
                     seen.append(one.sample)
                     yield one
             return
-        if not isinstance(self.target, type) and not self.caller.plain and not self.caller.nearest.needs_gpu:
+        if not isinstance(self.target, type) and not self.caller.plain and not self.caller.nearest[1].needs_gpu:
             for parameters in self.parameters():
                 yield from self.besides_integers(parameters)
 
@@ -189,10 +187,12 @@ class Search:
                 for path, shape in tensors for values in ({}, {"low": 0.1, "high": 0.9}, {"low": 0, "high": 2})
             ]  # fmt: skip
             others += [one for group in further_samples(sample, parameters) for one in group if has_differentiable(one)]
+            before = len(self.caller.refused)
             found = next(self.tries(others, self.caller.called), None)
+            refused = self.caller.refused[before:]
             if found is not None:
                 yield found
-            elif not self.deadline.is_over and all(map(self.caller.is_refused_by_dtype, others)):
+            elif not self.deadline.is_over and all(mentions_dtypes(why.why) for _, why in refused):
                 self.constant = ONLY_INTEGERS
 
     def likeliest(self, parameters: Sequence[Parameter]) -> Accepted | None:
@@ -222,20 +222,19 @@ class Search:
     ) -> Iterator[T]:
         """Yield the results of `attempt` for guesses that are not refused, until the time is over.
 
-        A refused guess is repaired as its error message suggests. Guesses that got furthest in the source of the
-        operator are repaired first. Without a Python source, only guesses with a new message are repaired.
+        A refused guess is repaired as its error message suggests, if it got as far in the source of the operator as any
+        guess before. Without a Python source, only guesses with a new message are repaired. Three of four guesses are
+        repaired ones, if there are any; those that got furthest come first.
 
         parameters: the parameters that the guesses are arguments for. If empty, guesses are not repaired.
         """
-        left, lessons, order = iter(guesses), list[tuple[Depth, int, SampleData]](), count()
+        guesses, repaired = iter(guesses), [iter(list[SampleData]())]
         seen, said, vain, best = set[str](), set[str](), 0, NO_GUESS
         while vain < MOST_IN_VAIN and self.caller.plain < MOST_PLAIN and not self.deadline.is_over:
-            is_taught = lessons and self.caller.count % 4 and (best > OUT_OF_SIGHT or vain >= MOST_BEFORE_REPAIRS)
-            guess = None if is_taught else next(left, None)
+            repairs_first = self.caller.count % 4 and (best > OUT_OF_SIGHT or vain >= MOST_BEFORE_REPAIRS)
+            guess = next(chain(*repaired, guesses) if repairs_first else chain(guesses, *repaired), None)
             if guess is None:
-                if not lessons:
-                    return
-                guess = heappop(lessons)[2]
+                return
             if render(guess) in seen:
                 continue
             seen.add(render(guess))
@@ -245,15 +244,17 @@ class Search:
                 continue
             if result.needs_gpu:
                 return
-            vain = 0 if result.depth > best else vain + 1
-            # If the depth is unknown, a repeated message suggests no new repair.
-            is_new = result.depth > OUT_OF_SIGHT or message_without_digits(result.why) not in said
-            said.add(message_without_digits(result.why))
-            if parameters and result.depth >= max(best, OUT_OF_SIGHT) and is_new:
+            message, is_visible = message_without_digits(result.why), result.depth > OUT_OF_SIGHT
+            is_further, is_as_far = result.depth > best, result.depth >= max(best, OUT_OF_SIGHT)
+            vain = 0 if is_further else vain + 1
+            if parameters and is_as_far and (is_visible or message not in said):
+                own = islice(repairs_of(guess, result.why, result.source, parameters), MOST_REPAIRS)
+                if is_further or not is_visible:
+                    repaired.insert(0, own)
+                else:
+                    repaired[0] = chain(repaired[0], own)
                 best = result.depth
-                place = _furthest_first(best if best > OUT_OF_SIGHT else (len(said),))
-                for repaired in islice(repairs_of(guess, result.why, result.source, parameters), MOST_REPAIRS):
-                    heappush(lessons, (place, next(order), repaired))
+            said.add(message)
 
     def variants(self) -> list[Any]:
         """Return the variants of the operator that exist, as in a spec: method and in-place."""
@@ -265,11 +266,6 @@ class Search:
         except Unresolved:
             return []
         return [{"kind": "inplace", "target": f"{home}.{name}_"}]
-
-
-def _furthest_first(depth: Depth) -> Depth:
-    """Return a heap key, smallest first: it puts the deepest call first, and a longer depth before a prefix of it."""
-    return (*(-place for place in depth), 1)
 
 
 def _without_ones(part: Data) -> Data:

@@ -65,12 +65,13 @@ def schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
     """Return the schemas of an operator in torch's dispatcher; empty if there are none.
 
     A function built into torch has the schemas of all overloads of its name. Schemas with `out=` are left out if there
-    are others.
+    are others. A C function of another package has none, whatever its name.
     """
+    if inspect.isbuiltin(operator) and not path.startswith("torch."):
+        return []
     first = schema_of(operator, path)
-    if first is None and inspect.isbuiltin(operator) and path.startswith("torch."):
-        packet = getattr(torch.ops.aten, operator.__name__, None)  # None for torch.fft.fftfreq: aten has fft_fftfreq
-        first = getattr(packet, packet.overloads()[0])._schema if packet is not None else None
+    if first is None and inspect.isbuiltin(operator):
+        first = schema_of(operator, operator.__name__)  # for torch.fft.fftfreq, fft_fftfreq
     operator = getattr(operator, "_opoverload", operator)
     if first is None or getattr(operator, "_schema", None) is not None:
         return [] if first is None else [first]

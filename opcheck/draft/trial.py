@@ -71,8 +71,11 @@ def _search(own: Trial, workplace: Workplace, deadline: Deadline) -> None:
         refusal = "" if drafts else search.refusal()
     except Exception as error:  # exceptions of calls are results: see Refused
         refusal = f"looking for its arguments failed, at {place_of(error)}: {one_line(error)}"
-    patience = BUSY * workplace.budget  # opcheck itself takes the next step, on a machine that may be busy
-    own.note(patience, call=None, drafts=drafts, refusal=refusal, is_constant=bool(search.constant))
+    own.note(
+        BUSY * workplace.budget,  # opcheck itself takes the next step, on a machine that may be busy
+        step="while its cases were planned", call=None, drafts=drafts, refusal=refusal,
+        is_constant=bool(search.constant),
+    )  # fmt: skip
 
 
 def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadline) -> None:
@@ -80,7 +83,7 @@ def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadlin
 
     When a claim changes, the cases are planned anew, and only records that still hold are kept.
     """
-    session = RunSession(workplace.settings, own_process=True, note=lambda line: own.note(tried=line))
+    session = RunSession(workplace.settings, own_process=True, note=lambda line: own.note(step=f"{step}, at {line}"))
     if has_interpreter():
         draft.refused["forward"].setdefault("bfloat16", NO_BFLOAT16)
     if workplace.changes:
@@ -88,22 +91,22 @@ def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadlin
     earlier, untested = own.records, own.left
     cases, records = planned(draft, session, workplace.device), dict[str, Record]()
     while left := [case for case in cases if case.id not in records]:
+        step = f"in the case {left[0].id}"
         own.note(
             BUSY * workplace.budget,
-            case=left[0].id, tried="", left=untested + len(left), records={**earlier, **records}, drafts=own.drafts,
+            step=step, left=untested + len(left), records={**earlier, **records}, drafts=own.drafts,
         )  # fmt: skip
         if deadline.is_over:
             break
         record = run(left[0], session).record()
-        if draft.revise(record):
-            records = {name: one for name, one in records.items() if holds_on(one)}
+        if draft.revise(record):  # what has passed would pass with fewer claims, too
+            passed = {name: one for name, one in records.items() if one["outcome"] == "passed"}
+            records = {name: one for name, one in passed.items() if one["check"] != "unsupported"}
             cases = planned(draft, session, workplace.device)
         else:
-            records[own.case] = record
-    else:
-        own.left = untested
+            records[left[0].id] = record
+    own.left = untested + len(left)
     own.records = earlier | {case.id: records[case.id] for case in cases if case.id in records}
-    own.case = ""
 
 
 def reproduced(failure: tuple[Draft, str], workplace: Workplace) -> str:
@@ -116,11 +119,6 @@ def reproduced(failure: tuple[Draft, str], workplace: Workplace) -> str:
     session = RunSession(workplace.settings, own_process=True, reproduces=True)
     (case,) = (case for case in planned(draft, session, workplace.device) if case.id == name)
     return str(run(case, session).fields.get("reproduction", ""))
-
-
-def holds_on(record: Record) -> bool:
-    """Return whether a case has passed, and would also pass with fewer claims."""
-    return bool(record["outcome"] == "passed" and record["check"] != "unsupported")
 
 
 def planned(draft: Draft, session: RunSession, device: DeviceProfile) -> Sequence[Case]:

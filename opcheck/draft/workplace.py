@@ -18,15 +18,14 @@ from opcheck.draft.draft import Draft
 from opcheck.running.own_process import Ended, tell
 from opcheck.settings import Settings
 from opcheck.spec.device_profile import DeviceProfile
-from opcheck.spec.render import render
 
 Record = dict[str, Any]
 
 MEMORY = 4096
 """The memory that a process may take to try an operator, in MiB."""
 
-EXAMPLES = "examples"
-"""The key of a pseudo-call that stands for running the examples in the documentation."""
+EXAMPLES: SampleData = {"examples": True}
+"""A pseudo-call that stands for running the examples in the documentation."""
 
 BUSY = 3
 """Maximum wall-clock time, as a multiple of the maximum processor time."""
@@ -102,10 +101,8 @@ class Trial:
     """Whether the process was killed because it took too long."""
     call: SampleData | None = None
     """The call that was about to be made. None before the first call, and after the search for samples."""
-    case: str = ""
-    """The case that was about to run."""
-    tried: str = ""
-    """The step of the case that was about to run."""
+    step: str = "before it was called"
+    """What was about to be done, in words."""
     refusal: str = ""
     """Why there is no draft."""
     is_constant: bool = False
@@ -122,28 +119,15 @@ class Trial:
         """Return the records of the cases with one of these outcomes."""
         return [record for record in self.records.values() if record["outcome"] in outcomes]
 
-    def again(self) -> Trial:
-        """Return a new trial that skips the call that ended the process."""
-        assert self.call is not None
-        return Trial(self.name, self.given, self.module, (*self.skip, self.call), ended=self.ended)
-
     @property
     def is_slow(self) -> bool:
         """Whether the process was killed in a case, which calls the operator many times, and not in a single call."""
-        return self.hangs and bool(self.case)
+        return self.hangs and bool(self.drafts)
 
     @property
     def is_called(self) -> bool:
         """Whether the operator itself was running, and not the examples in its documentation."""
-        return self.call is None or EXAMPLES not in self.call
-
-    def doing(self) -> str:
-        """Return the current step, in words."""
-        if self.case:
-            return f"in the case {self.case}" + (f", at {self.tried}" if self.tried else "")
-        if not self.is_called:
-            return "in the examples in its documentation"
-        return f"in the call {render(self.call)}" if self.call is not None else "before it was called"
+        return self.call != EXAMPLES
 
     def note(self, seconds: float | None = None, **news: Any) -> None:
         """Set attributes, here and in the process that waits for this one, before the next step.
@@ -156,7 +140,7 @@ class Trial:
     def ended_by(self, ended: Ended) -> Trial:
         """Return the trial in the state last noted by its process, with the way in which the process ended."""
         own = replace(self, **{**ended.news, "begun": True, "hangs": ended.is_late})
-        what = f"{ended.why}, {own.doing()}"
+        what = f"{ended.why}, {own.step}"
         if own.is_called:
             own.ended = [*own.ended, what]
         own.refusal = "" if own.drafts else what

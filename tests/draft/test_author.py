@@ -1,6 +1,6 @@
 """What a draft says of failures: one line for each thing that goes wrong."""
 
-from opcheck.draft.author import FEW, failing_only_in, lines_of, without_coarse
+from opcheck.draft.author import failing_only_in, lines_of
 
 
 def record(check, reason, operator="mylib.f", diagnosis=(), dtype="float64"):
@@ -43,12 +43,3 @@ def test_what_fails_for_complex_numbers_alone_is_named():
         for name, dtype in (("f", "complex128"), ("g", "complex128"), ("g", "float64"))
     ]
     assert failing_only_in(("complex64", "complex128"), records) == ["f"]
-
-
-def test_of_many_that_fail_in_half_precision_alone_a_few_are_reported_one_by_one():
-    names = [f"mylib.f{number}" for number in range(FEW + 2)]
-    coarse = [record("dtypes", "", name, dtype=dtype) for name in names for dtype in ("float16", "bfloat16")]
-    fine = record("backward", "", names[0])
-    kept, others = without_coarse([*coarse, fine])
-    assert others == names[FEW + 1 :]  # the first one fails in double precision, too
-    assert {one["operator"] for one in kept} == set(names[: FEW + 1])

@@ -117,7 +117,7 @@ class TestFound:
     def test_without_a_graph_there_is_no_backward_pass(self):
         own = draft(tried(backward=NO_GRAPH, without_forward=NO_TANGENT))
         assert own.supports.keys() == {"backward", "forward_ad"}
-        assert not own.has_backward
+        assert own.backward is False
 
     def test_forward_mode_is_taken_back_where_all_samples_are_refused_by_what_is_no_mistake(self):
         refused, mistaken = (tried(without_forward=why) for why in ("no jvp", "AttributeError: no attribute"))
@@ -128,7 +128,7 @@ class TestFound:
     def test_arguments_without_a_derivative_are_named(self):
         own = draft(Accepted(SAMPLE, without_backward={0: "", 1: "not implemented"}))
         assert own.supports == {"backward": ([0], "not implemented")}
-        assert own.has_backward
+        assert own.backward == [0]
 
     def test_what_one_sample_takes_is_not_refused(self):
         some = Accepted(SAMPLE, without_backward={0: "", 1: "not implemented"})

@@ -11,7 +11,7 @@ from operators import modules
 from opcheck.draft import guess
 from opcheck.draft.attempt import OUT_OF_SIGHT, Refused
 from opcheck.draft.guess import MOST_CONSTRUCTIONS, constructions
-from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR
+from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, TAKES_NO_TENSOR
 from opcheck.draft.search import MOST_PLAIN, Search
 from opcheck.draft.workplace import Deadline, Trial, Workplace
 from opcheck.settings import Settings
@@ -239,7 +239,7 @@ def test_a_sample_without_a_graph_is_tried_with_larger_sizes(monkeypatch):
     monkeypatch.setattr(of_pairs, "__module__", "operators.modules")
     monkeypatch.setattr(guess, "COMMON", ((1, 1, 6, 6),))
     own = draft("operators.modules.of_pairs")
-    assert own.has_backward
+    assert own.backward is True
     assert own.samples[0]["args"][0]["shape"] == [2, 2, 6, 6]
 
 
@@ -249,7 +249,7 @@ def test_an_operator_of_complex_numbers_is_called_with_such(monkeypatch):
 
     monkeypatch.setattr(modules, "imaginary", imaginary, raising=False)
     monkeypatch.setattr(imaginary, "__module__", "operators.modules")
-    assert draft("operators.modules.imaginary").has_backward
+    assert draft("operators.modules.imaginary").backward is True
 
 
 def test_what_writes_to_its_argument_is_not_random(monkeypatch):
@@ -329,9 +329,10 @@ def test_what_changes_its_first_argument_is_tried_with_a_clone(monkeypatch, retu
 
 class TestWhatHasNothingToDifferentiate:
     def test_it_is_said_at_once_where_the_schema_shows_it(self):
-        own = search("torch.allclose")
+        own = search("torch.arange")
         assert own.drafts() == []
-        assert (own.refusal(), own.caller.count) == (RETURNS_NO_TENSOR, 0)
+        assert (own.refusal(), own.caller.count) == (TAKES_NO_TENSOR, 0)
+        assert refusal("torch.allclose") == RETURNS_NO_TENSOR
 
     def test_what_is_given_is_tried_all_the_same(self):
         own = search("torch.allclose", [[{"args": [{"shape": [2]}, {"shape": [2]}]}]])
