@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice, product
+from itertools import chain, islice, product, repeat
 
 from torch.nn import Module
 
@@ -44,8 +44,8 @@ MOST_CHOICES = 48
 MOST_SHAPES = 60
 MOST_CONSTRUCTIONS = 24
 
-OF_WEIGHTS: tuple[Shape, ...] = ((3,),) * 8
-"""The shapes of tensors that are arguments of a constructor, such as weights of classes."""
+OF_WEIGHTS: Shape = (3,)
+"""The shape of each tensor that is an argument of a constructor, such as weights of classes."""
 
 
 def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
@@ -88,13 +88,10 @@ def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:
 def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:
     """Return a value with each placeholder for a tensor replaced by a recipe with the next of the shapes."""
 
+    kinds = {"float": domain, "index": {"dtype": "int64", "low": 0, "high": 2}, "mask": {"dtype": "bool"}}
+
     def recipe(part: Data) -> Data:
-        if not is_tensor(part):
-            return part
-        shape, kind = list(next(shapes)), part["tensor"]
-        if kind == "index":
-            return {"shape": shape, "dtype": "int64", "low": 0, "high": 2}
-        return {"shape": shape, "dtype": "bool"} if kind == "mask" else {"shape": shape, **domain}
+        return {"shape": list(next(shapes)), **kinds[part["tensor"]]} if is_tensor(part) else part
 
     return mapped(recipe, value)
 
@@ -139,7 +136,7 @@ def constructions(make: type[Module]) -> Iterator[SampleData]:
     options = [(*one.options, *(inner if TENSOR in one.options or not one.options else ())) for one in required]
     alike = islice(zip(*options, strict=False), MOST_CONSTRUCTIONS // 2)  # as for two equal modules
     for choice in islice(chain(alike, product(*options)), MOST_CONSTRUCTIONS):
-        arguments = sample_of(required, _shaped([*choice], iter(OF_WEIGHTS), {}))
+        arguments = sample_of(required, _shaped([*choice], repeat(OF_WEIGHTS), {}))
         yield {key: values for key, values in arguments.items() if values}
 
 

@@ -62,16 +62,22 @@ DTYPES = re.compile(
 SQUARE = re.compile(r"\b[Ss]quare\b")
 KERNEL = re.compile(r"[Kk]ernel size:? \(?(\d+(?: x \d+)*)\)?\. Kernel size can't be greater")
 ELEMENTS = re.compile(r"\b(?:contain|have|has|with|of|expected) (\d+) (?:elements?|entries)\b")
-WANTS_NUMBERS = re.compile(r"must be (a )?(tuple|list|sequence) of ints?\b|'NoneType' has no len")
 NEEDED = re.compile(r"\b(require|specif|should be defined|must be (given|provided|defined|set)|at least one|needed)")
 """The pattern of an error about a missing argument. The message also names the argument."""
-WANTS_TENSOR = re.compile(r"must be (a )?(torch\.)?Tensor|not a (torch\.)?Tensor|'(int|float|list|bool)' object", re.I)
-WANTS_NUMBER = re.compile(
-    r"interpreted as an integer|one element tensors|Tensor with more than one|not Tensor|as an int"
-)
 WANTS_MORE = re.compile(r"NoneType")
-WANTS_LIST = re.compile(r"iterable|not subscriptable|has no len")
 OUT_OF_RANGE = re.compile(r"out of (range|bounds)")
+WANTS_TENSOR = re.compile(r"must be (a )?(torch\.)?Tensor|not a (torch\.)?Tensor|'(int|float|list|bool)' object", re.I)
+WANTS_LIST = re.compile(r"iterable|not subscriptable|has no len")
+WANTS_NUMBERS = re.compile(r"must be (a )?(tuple|list|sequence) of ints?\b|'NoneType' has no len")
+WANTS_NUMBER = re.compile(r"interpreted as an integer|one element tensors|Tensor with more than|not Tensor|as an int")
+INSTEAD: tuple[tuple[re.Pattern[str], tuple[type, ...], list[Data]], ...] = (
+    (WANTS_TENSOR, (int, float), [{"shape": [2, 3]}, {"shape": [3]}]),
+    (WANTS_LIST, (int,), [[3], [2, 3]]),
+    (WANTS_NUMBERS, (int, float, dict), [[2], [2, 2], [2, 2, 2]]),
+    (WANTS_NUMBER, (dict,), [2, 0.5]),
+)
+"""Words in errors about the type of a value, types that the value may have, and values to try in its place. Tensors are
+dicts."""
 
 
 def shapes_in(text: str) -> list[Shape]:
@@ -160,25 +166,21 @@ class Hints:
         if isinstance(value, dict) and "shape" in value:
             yield from self._tensors(value)
         elif isinstance(value, list):
-            yield from (
-                (value * 5)[:n] for n in dict.fromkeys((*self.numbers, *self.ranks)) if n != len(value) and n <= 5
-            )
-        elif WANTS_TENSOR.search(self.said) and isinstance(value, (int, float)):
-            yield from ({"shape": list(shape)} for shape in ((2, 3), (3,)))
-        elif WANTS_LIST.search(self.said) and isinstance(value, int):
-            yield from ([3], [2, 3])
-        elif WANTS_NUMBERS.search(self.said) and not isinstance(value, (str, bool)):
-            yield from ([2] * count for count in (1, 2, 3))
+            counts = dict.fromkeys((*self.numbers, *self.ranks))
+            yield from ((value * 5)[:count] for count in counts if count != len(value) and count <= 5)
+        for words, types, others in INSTEAD:
+            if words.search(self.said) and isinstance(value, types):
+                yield from others
 
     def _tensors(self, value: dict[str, Any]) -> Iterator[Any]:
-        """Yield tensors of other shapes and kinds, and numbers, to try in place of a tensor."""
+        """Yield tensors of other shapes and kinds to try in place of a tensor."""
         own, is_out = tuple(value["shape"]), OUT_OF_RANGE.search(self.said)
         longer = [(2, *own)] if is_out and len(own) < 4 else []
-        if SQUARE.search(self.said) and own:
-            self.wanted = [(*own[:-2], own[-1], own[-1])]
+        square = [(*own[:-2], own[-1], own[-1])] if SQUARE.search(self.said) and own else []
         shapes = [
             *((int(count),) for count in ELEMENTS.findall(self.said) if int(count) <= MOST_SIZE),
-            *self.wanted, *_of_ranks(own, self.ranks), *self.everywhere, *_with_sizes(own, self.numbers), *longer,
+            *square, *self.wanted, *_of_ranks(own, self.ranks), *self.everywhere, *_with_sizes(own, self.numbers),
+            *longer,
         ]  # fmt: skip
         yield from ({**value, "shape": list(shape)} for shape in dict.fromkeys(shapes) if shape != own)
         for words, kind in KINDS:
@@ -186,8 +188,6 @@ class Hints:
                 yield {**({"shape": list(own)} if "dtype" in kind else value), **kind}
         if is_out and value.get("high", 0) == 2:
             yield {**value, "high": 1}
-        if WANTS_NUMBER.search(self.said):
-            yield from (2, 0.5)
 
 
 def _at_least(part: Any, sizes: Sequence[int]) -> Any:

@@ -30,14 +30,16 @@ PLAIN_WORDS = {
 PLAIN_TYPES = (*PLAIN, Enum, torch.Generator, torch.Size)
 """Types in annotations that hold no tensor."""
 
-DENSE = ("CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
-OTHERS = ("SparseCPU", "SparseCsrCPU", "MkldnnCPU", "NestedTensorCPU")
+ON_CPU = (
+    "CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional",
+    "SparseCPU", "SparseCsrCPU", "MkldnnCPU", "NestedTensorCPU",
+)  # fmt: skip
 QUANTIZED = "QuantizedCPU"
-"""Dispatch keys of kernels on the CPU: for dense tensors, for other layouts, and for quantized tensors."""
+"""Dispatch keys of kernels on the CPU: for tensors of any layout, and for quantized tensors."""
 
 
-def constant(operator: Callable[..., Any], path: str) -> str:
-    """Return why an operator has nothing to differentiate, according to all of its schemas or to its annotations.
+def reason_not_to_call(operator: Callable[..., Any], path: str) -> str:
+    """Return why calls of an operator cannot show a derivative, by all of its schemas or by its annotations.
 
     Empty if they leave that open.
     """
@@ -47,17 +49,9 @@ def constant(operator: Callable[..., Any], path: str) -> str:
     tensors = {sum(not _is_plain(one.type) for one in schema.arguments) for schema in schemas}
     if tensors == {0}:
         return TAKES_NO_TENSOR
-    is_quantized = _has_kernel(schemas, (QUANTIZED,)) and not _has_kernel(schemas, (*DENSE, *OTHERS))
-    return ONLY_QUANTIZED if is_quantized and tensors == {1} else ""
-
-
-def without_kernel(operator: Callable[..., Any], path: str) -> str:
-    """Return why an operator cannot be called on the CPU: it has no kernel for dense tensors or other layouts.
-
-    Empty if it has a kernel, or if that is unknown.
-    """
-    schemas = schemas_of(operator, path)
-    return NO_KERNEL if schemas and not _has_kernel(schemas, (*DENSE, *OTHERS)) else ""
+    if _has_kernel(schemas, ON_CPU):
+        return ""
+    return ONLY_QUANTIZED if tensors == {1} and _has_kernel(schemas, (QUANTIZED,)) else NO_KERNEL
 
 
 def _is_plain(kind: Any) -> bool:

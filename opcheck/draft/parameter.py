@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ MASK: Data = {"tensor": "mask"}
 TENSORS: Data = [TENSOR, TENSOR]
 """Placeholders for tensors. Their shapes are chosen later."""
 
+REQUIRED = inspect.Parameter.empty
+"""The default of a parameter that has none."""
 NONE: Data = {"none": True}
-NUMBERS = [0.5, 1.5, 2, 1]
 FUNCTIONS: list[Data] = [{"object": "torch.tanh"}, {"object": "torch.nn.Linear"}]
 """Functions to pass as arguments: a smooth function of a tensor, and a class of modules that takes two sizes."""
 TAKES_FUNCTION = re.compile(r"^activation$|(^|_)(fn|func|function|callback)$")
@@ -52,6 +54,15 @@ INDICES = (
     "index", "indices", "idx", "target", "targets", "label", "labels", "y_true", "classes", "tokens", "input_ids",
     "permutation",
 )  # fmt: skip
+BY_TYPE: tuple[tuple[tuple[str, ...], list[Data], tuple[type, ...]], ...] = (
+    (("bool",), [False, True], ()),
+    (("tuple[int",), [{"tuple": [2, 2]}, {"tuple": [2]}, {"tuple": [3, 2]}], ()),
+    (("list[int", "sequence[int", "size"), [[2, 2], [2], [3, 2]], ()),
+    (("float", "number"), [0.5, 1.5, 2, 1], (int, float)),
+    (("int",), [2, 1, 0], (int,)),
+)
+"""Words in annotations, values for them, and the types of the values in `BY_NAME` that are used instead."""
+
 MASKS = ("mask", "masks", "attn_mask", "attention_mask")
 WORDS = ("type", "kind", "mode", "method", "name", "convention")
 """Names of parameters that take one of a few strings, which cannot be guessed."""
@@ -71,20 +82,14 @@ class Parameter:
 
     @classmethod
     def of(
-        cls,
-        name: str,
-        annotation: Any,
-        default: Any,
-        *,
-        required: bool,
-        keyword: bool = False,
-        constructor: bool = False,
+        cls, name: str, annotation: Any, default: Any = REQUIRED, *, keyword: bool = False, constructor: bool = False
     ) -> Parameter:
         """Return a parameter with values to try for it.
 
         annotation: a type, or the text of a type; empty if there is none.
         constructor: whether it is a parameter of a constructor of modules.
         """
+        required = default is REQUIRED
         parts = [part for part in _parts(annotation) if part is not type(None)]
         listed, text = _members([type(default), *parts]), " | ".join(map(text_of, parts))
         if listed:
@@ -157,16 +162,9 @@ def _required(name: str, annotation: str) -> list[Data]:
     if "tensor" in kind:
         listed = any(word in kind for word in ("list[", "sequence[", "tuple[", "iterable["))
         return [TENSORS] if listed else _tensors(name)
-    if "bool" in kind:
-        return [False, True]
-    if "tuple[int" in kind:
-        return [{"tuple": [2, 2]}, {"tuple": [2]}, {"tuple": [3, 2]}]
-    if any(word in kind for word in ("list[int", "sequence[int", "size")):
-        return [[2, 2], [2], [3, 2]]
-    if "float" in kind or "number" in kind:
-        return [value for value in named if isinstance(value, (int, float))] or NUMBERS
-    if "int" in kind:
-        return [value for value in named if isinstance(value, int)] or [2, 1, 0]
+    for words, values, types in BY_TYPE:
+        if any(word in kind for word in words):
+            return [value for value in named if isinstance(value, types)] or values
     if name in WORDS or (kind and kind != "any"):
         return named  # a string, a callable, a configuration: nothing to guess
     return [*named, *_tensors(name)] if named else [*_tensors(name), INDEX, 2, 0.5]

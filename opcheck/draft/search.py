@@ -17,7 +17,7 @@ from opcheck.draft.data import Data, SampleData, has_differentiable, is_tensor, 
 from opcheck.draft.draft import Draft
 from opcheck.draft.guess import constructions, first_samples, further_samples
 from opcheck.draft.hint import mentions_dtypes, message_without_digits, repairs_of
-from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, constant, without_kernel
+from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, reason_not_to_call
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
 from opcheck.draft.recorder import examples
 from opcheck.draft.signature import parameters_of, parameters_of_constructor
@@ -35,12 +35,6 @@ MOST_LIKELY = 12
 MOST_IN_VAIN = 400
 """The number of guesses that may be refused, without getting further than earlier guesses, before the search stops."""
 
-MOST_BEFORE_REPAIRS = 30
-"""The number of guesses that may be refused before guesses are repaired by errors from C++, whose depth is unknown."""
-
-MOST_REPAIRS = 64
-"""The maximum number of repaired versions of one refused guess."""
-
 MOST_PLAIN = 6
 """The number of calls that return no tensor, after which the search stops."""
 
@@ -55,10 +49,8 @@ class Search:
     """The operator to find samples for."""
     workplace: Workplace
     deadline: Deadline
-    constant: str = ""
-    """Why there is nothing to differentiate; empty unless that is certain."""
-    unreachable: str = ""
-    """Why the operator is not called at all; empty if it is."""
+    hopeless: str = ""
+    """Why no call can show a derivative, such as `RETURNS_NO_TENSOR`; empty unless that is certain."""
 
     def __post_init__(self) -> None:
         self.caller = Caller(self.own, self.workplace)
@@ -71,13 +63,13 @@ class Search:
         `refusal` returns the reason.
         """
         if not isinstance(self.target, type) and not self.own.given:
-            self.constant = constant(self.target, self.name)
-            self.unreachable = self.constant or without_kernel(self.target, self.name)
-        for _ in () if self.unreachable else self.constructions():
+            self.hopeless = reason_not_to_call(self.target, self.name)
+        for _ in () if self.hopeless else self.constructions():
             tries = list(self.one_of_each(map(self.samples_of, self.groups)) if self.own.given else self.guessed())
             if tries:
                 return list(self.drafts_of(tries))
-        self.constant = self.constant or (RETURNS_NO_TENSOR if self.caller.plain and not self.own.given else "")
+        if self.caller.plain and not self.own.given:
+            self.hopeless = self.hopeless or RETURNS_NO_TENSOR
         return []
 
     def drafts_of(self, tries: Sequence[Accepted]) -> Iterator[Draft]:
@@ -104,7 +96,7 @@ class Search:
 
     def refusal(self) -> str:
         """Return why no sample works, in one line."""
-        return self.constant or self.unreachable or self.caller.refusal()
+        return self.hopeless or self.caller.refusal()
 
     def constructions(self) -> Iterator[SampleData | None]:
         """Yield constructor arguments for `caller` to use: the given ones, or each recorded or guessed ones that work.
@@ -193,7 +185,7 @@ class Search:
             if found is not None:
                 yield found
             elif not self.deadline.is_over and all(mentions_dtypes(why.why) for _, why in refused):
-                self.constant = ONLY_INTEGERS
+                self.hopeless = ONLY_INTEGERS
 
     def likeliest(self, parameters: Sequence[Parameter]) -> Accepted | None:
         """Return the result of the first sample with conclusive derivatives; else of the first sample that works."""
@@ -231,8 +223,7 @@ class Search:
         guesses, repaired = iter(guesses), [iter(list[SampleData]())]
         seen, said, vain, best = set[str](), set[str](), 0, NO_GUESS
         while vain < MOST_IN_VAIN and self.caller.plain < MOST_PLAIN and not self.deadline.is_over:
-            repairs_first = self.caller.count % 4 and (best > OUT_OF_SIGHT or vain >= MOST_BEFORE_REPAIRS)
-            guess = next(chain(*repaired, guesses) if repairs_first else chain(guesses, *repaired), None)
+            guess = next(chain(*repaired, guesses) if self.caller.count % 4 else chain(guesses, *repaired), None)
             if guess is None:
                 return
             if render(guess) in seen:
@@ -248,7 +239,7 @@ class Search:
             is_further, is_as_far = result.depth > best, result.depth >= max(best, OUT_OF_SIGHT)
             vain = 0 if is_further else vain + 1
             if parameters and is_as_far and (is_visible or message not in said):
-                own = islice(repairs_of(guess, result.why, result.source, parameters), MOST_REPAIRS)
+                own = repairs_of(guess, result.why, result.source, parameters)
                 if is_further or not is_visible:
                     repaired.insert(0, own)
                 else:

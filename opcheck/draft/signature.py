@@ -13,7 +13,7 @@ import torch
 from torch.nn import Module
 
 from opcheck.draft.hint import documented, shapes_in
-from opcheck.draft.parameter import TENSOR, Parameter
+from opcheck.draft.parameter import REQUIRED, TENSOR, Parameter
 from opcheck.samples.arguments import is_function, parameters, schema_of
 
 STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -100,10 +100,8 @@ def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
 def _declared(one: inspect.Parameter, operator: Callable[..., Any], *, constructor: bool = False) -> Parameter:
     """Return a declared parameter, of a function or of a constructor of modules, with values to try for it."""
     annotation = "" if one.annotation is one.empty else _evaluated(one.annotation, operator)
-    required = one.default is one.empty
-    default = None if required else one.default
     keyword = one.kind is one.KEYWORD_ONLY
-    return Parameter.of(one.name, annotation, default, required=required, keyword=keyword, constructor=constructor)
+    return Parameter.of(one.name, annotation, one.default, keyword=keyword, constructor=constructor)
 
 
 def _evaluated(annotation: Any, operator: Callable[..., Any]) -> Any:
@@ -118,8 +116,7 @@ def _evaluated(annotation: Any, operator: Callable[..., Any]) -> Any:
 
 def _of_schema(argument: Any) -> Parameter:
     text = str(argument.type)
-    required = not argument.has_default_value()
-    default = None if required else argument.default_value
-    if text.startswith("Optional"):
+    default = argument.default_value if argument.has_default_value() else REQUIRED
+    if argument.has_default_value() and text.startswith("Optional"):
         default = None
-    return Parameter.of(argument.name, text.lower(), default, required=required, keyword=argument.kwarg_only)
+    return Parameter.of(argument.name, text.lower(), default, keyword=argument.kwarg_only)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opcheck.draft.draft import Draft
+from opcheck.draft.not_differentiable import NO_KERNEL
 from opcheck.draft.refusal import has_interpreter
 from opcheck.draft.search import Search
 from opcheck.draft.workplace import BUSY, Deadline, Record, Trial, Workplace
@@ -36,8 +37,7 @@ GUESS_SECONDS = 0.6
 def search_operator(own: Trial, workplace: Workplace) -> Trial:
     """Search for samples of an operator, without running cases, in a process that does nothing else."""
     workplace.alone()
-    _search(own, workplace, Deadline(workplace.budget))
-    return own
+    return drafted(own, workplace, runs_cases=False)
 
 
 def trial(own: Trial, workplace: Workplace) -> Trial:
@@ -50,32 +50,26 @@ def trial(own: Trial, workplace: Workplace) -> Trial:
     return drafted(own, workplace)
 
 
-def drafted(own: Trial, workplace: Workplace) -> Trial:
+def drafted(own: Trial, workplace: Workplace, *, runs_cases: bool = True) -> Trial:
     """Search for samples of an operator, run the cases of its drafts, and return the trial."""
     own.note(begun=True)
-    deadline, guessing = (Deadline(part * workplace.budget, workplace.until) for part in (1.0, GUESS_SECONDS))
-    _search(own, workplace, guessing)
+    fraction = GUESS_SECONDS if runs_cases else 1.0
+    deadline, guessing = (Deadline(part * workplace.budget, workplace.until) for part in (1.0, fraction))
     try:
-        for draft in own.drafts:
-            _take_back(own, draft, workplace, deadline)
-    except Exception as error:  # exceptions of operators are caught in the cases
-        own.drafts, own.refusal = [], f"opcheck itself failed, at {place_of(error)}: {one_line(error)}"
-    return own
-
-
-def _search(own: Trial, workplace: Workplace, deadline: Deadline) -> None:
-    """Search for samples that an operator accepts. Note the drafts from them, or why there are none."""
-    search, drafts, refusal = Search(own, workplace, deadline), list[Draft](), ""
-    try:
+        search = Search(own, workplace, guessing)
         drafts = search.drafts()
-        refusal = "" if drafts else search.refusal()
-    except Exception as error:  # exceptions of calls are results: see Refused
-        refusal = f"looking for its arguments failed, at {place_of(error)}: {one_line(error)}"
-    own.note(
-        BUSY * workplace.budget,  # opcheck itself takes the next step, on a machine that may be busy
-        step="while its cases were planned", call=None, drafts=drafts, refusal=refusal,
-        is_constant=bool(search.constant),
-    )  # fmt: skip
+        own.note(
+            BUSY * workplace.budget,  # opcheck itself takes the next step, on a machine that may be busy
+            step="while its cases were planned", call=None, drafts=drafts,
+            refusal="" if drafts else search.refusal(), is_constant=search.hopeless not in ("", NO_KERNEL),
+        )  # fmt: skip
+        for draft in drafts if runs_cases else ():
+            _take_back(own, draft, workplace, deadline)
+    except Exception as error:  # exceptions of operators are results
+        what = "opcheck itself" if own.drafts else "looking for its arguments"
+        own.call, own.drafts = None, []
+        own.refusal = f"{what} failed, at {place_of(error)}: {one_line(error)}"
+    return own
 
 
 def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadline) -> None:

@@ -12,7 +12,7 @@ from opcheck.spec.operator import SampleSpec
 
 
 def parameter(name, annotation="Tensor", **keys):
-    return Parameter.of(name, annotation, keys.get("default"), required="default" not in keys)
+    return Parameter.of(name, annotation, **keys)
 
 
 PARAMETERS = [

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 import torch
 
-from opcheck.draft.parameter import INDEX, MASK, NONE, TENSOR, TENSORS, Parameter
+from opcheck.draft.parameter import INDEX, MASK, NONE, REQUIRED, TENSOR, TENSORS, Parameter
 
 
 class Mode(Enum):
@@ -16,8 +16,8 @@ class Mode(Enum):
     SLOW = 2
 
 
-def options(name, annotation="", default=None, required=True):
-    return list(Parameter.of(name, annotation, default, required=required).options)
+def options(name, annotation="", default=REQUIRED):
+    return list(Parameter.of(name, annotation, default).options)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_nothing_is_guessed_for_what_is_no_tensor_and_no_number():
     ],
 )
 def test_constructors_take_numbers(name, annotation, first):
-    assert Parameter.of(name, annotation, None, required=True, constructor=True).options[0] == first
+    assert Parameter.of(name, annotation, constructor=True).options[0] == first
 
 
 def test_a_constructor_may_take_what_cannot_be_guessed():
-    assert Parameter.of("type", "", None, required=True, constructor=True).options == ()
+    assert Parameter.of("type", "", constructor=True).options == ()
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_a_constructor_may_take_what_cannot_be_guessed():
     ],
 )
 def test_only_flags_reductions_members_and_tensors_are_tried_besides_their_defaults(name, default, tried):
-    assert options(name, default=default, required=False) == tried
+    assert options(name, default=default) == tried

@@ -134,7 +134,7 @@ class TestDrafts:
         ("path", "module", "sample"),
         [
             ("torch.nn.Linear", {"args": [3, 2]}, {"args": [{"shape": [2, 3]}]}),
-            ("torch.nn.Conv1d", {"args": [3, 2, 2]}, {"args": [{"shape": [3, 3]}]}),
+            ("torch.nn.Conv1d", {"args": [3, 2, 2]}, {"args": [{"shape": [2, 3, 2]}]}),
             ("torch.nn.LazyLinear", {"args": [2]}, {"args": [{"shape": [2, 3]}]}),
             ("operators.modules.Net", {}, {"args": [{"shape": [2, 3]}]}),
             (
@@ -337,7 +337,7 @@ class TestWhatHasNothingToDifferentiate:
     def test_what_is_given_is_tried_all_the_same(self):
         own = search("torch.allclose", [[{"args": [{"shape": [2]}, {"shape": [2]}]}]])
         assert own.drafts() == []
-        assert (own.constant, own.caller.count) == ("", 1)
+        assert (own.hopeless, own.caller.count) == ("", 1)
 
     def test_tensors_of_integers_only(self):
         assert refusal("torch.gcd") == ONLY_INTEGERS
