@@ -16,11 +16,14 @@ Path = tuple[str | int, ...]
 
 def mapped(change: Callable[[Data], Data], data: Data) -> Data:
     """Return TOML data with a function applied to each tensor, placeholder for a tensor, and plain value."""
+
+    def inside(table: dict[str, Data]) -> dict[str, Data]:
+        # Keyword arguments are no tensor, even if one is called `shape` or `values`.
+        return {key: inside(part) if key == "kwargs" else mapped(change, part) for key, part in table.items()}
+
     if isinstance(data, list):
         return [mapped(change, part) for part in data]
-    if isinstance(data, dict) and not is_tensor(data):
-        return {key: mapped(change, part) for key, part in data.items()}
-    return change(data)
+    return inside(data) if isinstance(data, dict) and not is_tensor(data) else change(data)
 
 
 def is_tensor(data: Data) -> bool:
@@ -37,8 +40,7 @@ def parts(data: Data) -> list[Data]:
 
 def has_differentiable(sample: SampleData) -> bool:
     """Return whether a sample has a tensor that may be differentiated: one without a fixed dtype."""
-    arguments = [*sample.get("args", ()), *sample.get("kwargs", {}).values()]
-    return any(is_tensor(part) and "dtype" not in part for part in parts(arguments))
+    return any(is_tensor(part) and "dtype" not in part for part in parts(sample))
 
 
 def places(sample: SampleData) -> Iterator[tuple[Path, Data]]:

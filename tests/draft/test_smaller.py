@@ -18,6 +18,12 @@ def test_sizes_and_kinds():
     assert size({"args": [{"shape": [2, 3]}, {"shape": []}]}) == 7
 
 
+def test_keyword_arguments_are_no_tensor_whatever_their_names():
+    sample = {"args": [{"shape": [2, 3]}], "kwargs": {"shape": 5, "values": {"shape": [4]}}}
+    assert is_small(sample)
+    assert kind(sample) == {"args": [2], "kwargs": {"shape": 5, "values": 1}}
+
+
 def test_large_calls_become_small_in_the_proportions_of_their_sizes():
     call = {"module": {"args": [512, 256], "kwargs": {"rate": 0.5}}, "args": [{"shape": [64, 512]}]}
     ways = list(smaller(call))
