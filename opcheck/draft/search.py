@@ -201,9 +201,8 @@ class Search:
                 break
         if fallback is None or fallback.requires_grad:
             return fallback
-        larger = self.tries(
-            [mapped(_without_ones, fallback.sample)], self.caller.called
-        )  # with a size of 1, loops over pairs are empty
+        # With a size of 1, loops over pairs are empty.
+        larger = self.tries([mapped(_without_ones, fallback.sample)], self.caller.called)
         return next((one for one in larger if one.requires_grad), fallback)
 
     def tries(
@@ -235,10 +234,12 @@ class Search:
                 continue
             if result.needs_gpu:
                 return
-            message, is_visible = message_without_digits(result.why), result.depth > OUT_OF_SIGHT
-            is_further, is_as_far = result.depth > best, result.depth >= max(best, OUT_OF_SIGHT)
+            is_further, is_visible = result.depth > best, result.depth > OUT_OF_SIGHT
             vain = 0 if is_further else vain + 1
-            if parameters and is_as_far and (is_visible or message not in said):
+            # If the depth is unknown, a repeated message suggests no new repair.
+            message = message_without_digits(result.why)
+            is_new = is_visible or message not in said
+            if parameters and is_new and result.depth >= max(best, OUT_OF_SIGHT):
                 own = repairs_of(guess, result.why, result.source, parameters)
                 if is_further or not is_visible:
                     repaired.insert(0, own)

@@ -122,7 +122,7 @@ class Trial:
     @property
     def is_slow(self) -> bool:
         """Whether the process was killed in a case, which calls the operator many times, and not in a single call."""
-        return self.hangs and bool(self.drafts)
+        return self.hangs and self.left > 0
 
     @property
     def is_called(self) -> bool:
