@@ -71,7 +71,7 @@ def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from islice(distinct.values(), MOST_SMALLER)
 
 
-def divided(call: Data, divisor: int, numbers: Container[int], large: int = LARGE) -> Data:
+def divided(call: Data, divisor: int, numbers: Container[int], large: int) -> Data:
     """Return TOML data with each size and number above `large` divided and rounded up, to 2 at least.
 
     numbers: the integers outside of tensors to divide. Others are kept.

@@ -67,8 +67,9 @@ def drafted(own: Trial, workplace: Workplace, *, runs_cases: bool = True) -> Tri
             _take_back(own, draft, workplace, deadline)
     except Exception as error:  # exceptions of operators are results
         what = "opcheck itself" if own.drafts else "looking for its arguments"
+        *_, (frame, line) = traceback.walk_tb(error.__traceback__)
         own.call, own.drafts = None, []
-        own.refusal = f"{what} failed, at {place_of(error)}: {one_line(error)}"
+        own.refusal = f"{what} failed, at {frame.f_code.co_filename}:{line}: {one_line(error)}"
     return own
 
 
@@ -129,9 +130,3 @@ def planned(draft: Draft, session: RunSession, device: DeviceProfile) -> Sequenc
     wanted = Selection(derive=settings.derive, engine=settings.engine)
     cases = plan(library, [device], wanted, settings.seed)
     return sorted(cases, key=lambda case: FIRST.index(case.check) if case.check in FIRST else len(FIRST))
-
-
-def place_of(error: Exception) -> str:
-    """Return the file and line at which an exception was raised."""
-    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
-    return f"{frame.f_code.co_filename}:{line}"
