@@ -8,8 +8,7 @@ with another dtype or device.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,12 +18,13 @@ from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Raised, Verdict, fails
-from opcheck.derivatives import NO_REFUSAL, is_bug_of_opcheck, tried
+from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.rounding import rounding_unit
 from opcheck.samples.layouts import equal
 
+T = TypeVar("T")
 ROUNDING = 2e4
 """The number of rounding units by which two calls may differ that do the same arithmetic in another order."""
 LEAST, COARSE = 16, 0.01
@@ -63,17 +63,44 @@ def relation(rows: Callable[[Subject, Result], Iterable[Row | Verdict]]) -> PerS
     return PerSample(judge)
 
 
-def both(where: str, got: Result, expected: Result, code: str = "") -> tuple[Row, Row]:
+def both(where: str, call: Callable[[], Result], expected: Result, code: str = "") -> tuple[Row, Row]:
     """Return a row for the values and a row for the gradients of a call.
 
     where: the variation, as in "under torch.no_grad()".
+    call: computes both, as `results` does.
     code: the comparison in plain torch. `{call}` stands for the values or gradients of a new call, `{of_outputs}` for
     the values or gradients of existing `outputs`.
     """
+    got = results(where, call, expected, code)
     return (
         Row(f"the values {where}", got.values, expected.values, _of_values(code)),
         Row(f"the gradients {where}", got.gradient, expected.gradient, _of_gradients(code)),
     )
+
+
+def results(where: str, call: Callable[[], T], expected: Result, code: str = "") -> T:
+    """Return the values and gradients that a call computes, see `computed`. Other parameters are those of `both`."""
+    own = _of_gradients(code) if expected.gradient.numel() else _of_values(code)
+    return computed(f"the results {where}", call, own)
+
+
+def row(what: str, call: Callable[[], Tensor], expected: Tensor, code: str = "") -> Row:
+    """Return the row of what a call computes, see `computed`."""
+    return Row(what, computed(what, call, code), expected, code)
+
+
+def computed(what: str, call: Callable[[], T], code: str = "") -> T:
+    """Return what a call returns. If it raises, the message says which results it computes.
+
+    what: the results and the variation, as in a `Row`.
+    code: code in plain torch that computes them, and so raises, too.
+
+    Raises Raised in place of an exception of the operator.
+    """
+    got = tried(call)
+    if isinstance(got, Exception):
+        raise Raised(f"computing {what}", got, asserted(code)) from got
+    return got
 
 
 def _of_values(code: str) -> str:
@@ -82,31 +109,6 @@ def _of_values(code: str) -> str:
 
 def _of_gradients(code: str) -> str:
     return code.format(call=GRADIENTS, of_outputs="pulled(outputs, inputs, cotangents)")
-
-
-@contextmanager
-def computing(what: str, code: str = "") -> Iterator[None]:
-    """Name the results that a block computes, so that the message about an exception in it says which call raised.
-
-    what: the results and the variation, as in a `Row`.
-    code: code in plain torch that computes them, and so raises, too.
-
-    Raises Raised in place of an exception of the operator.
-    """
-    try:
-        yield
-    except NO_REFUSAL:
-        raise
-    except Exception as error:
-        if is_bug_of_opcheck(error):
-            raise
-        raise Raised(f"computing {what}", error, asserted(code)) from error
-
-
-def computing_both(where: str, expected: Result, code: str = "") -> AbstractContextManager[None]:
-    """Name the values and gradients that a block computes, as `computing` does. The parameters are those of `both`."""
-    own = _of_gradients(code) if expected.gradient.numel() else _of_values(code)
-    return computing(f"the results {where}", own)
 
 
 def at_once(

@@ -6,11 +6,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from opcheck.checks.subject import Subject
+
+T = TypeVar("T")
 
 
 class Surroundings(NamedTuple):
@@ -27,21 +29,21 @@ BLOCKS = 8
 """The number of blocks of each size that are freed: a call allocates outputs, intermediate results and gradients."""
 
 
-@contextmanager
-def all_of(surroundings: Iterable[Surroundings]) -> Iterator[None]:
-    """Enter several surroundings, nested in their order."""
+def within(surroundings: Iterable[Surroundings], call: Callable[[], T]) -> T:
+    """Return what a call returns in surroundings, which are nested in their order."""
     with ExitStack() as stack:
         for around in surroundings:
             stack.enter_context(around.enter())
-        yield
+        return call()
 
 
 def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
     """Return the surroundings to test a subject in, by name. Another stream is slow, so only `thorough` includes it."""
     device = torch.device(subject.context.device.string)
     autocast = partial(torch.autocast, device.type, dtype=torch.bfloat16)
+    threads = partial(_changed, torch.get_num_threads, torch.set_num_threads, torch.get_num_threads() + 1)
     surroundings = {
-        "another number of threads": Surroundings(_more_threads, "torch.set_num_threads(torch.get_num_threads() + 1)"),
+        "another number of threads": Surroundings(threads, "torch.set_num_threads(torch.get_num_threads() + 1)"),
         "deterministic mode": Surroundings(_deterministic, 'torch.set_deterministic_debug_mode("warn")'),
         "memory with other contents": Surroundings(partial(_dirty, subject), DIRTY),
     }
@@ -69,24 +71,22 @@ def _deterministic() -> Iterator[None]:
 
     Operators without a deterministic implementation warn. These warnings are suppressed.
     """
-    before = torch.get_deterministic_debug_mode()
-    torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms() would import torch's compiler
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.set_deterministic_debug_mode(before)
+    # use_deterministic_algorithms() would import torch's compiler
+    mode = _changed(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode, "warn")
+    with mode, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @contextmanager
-def _more_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(before + 1)
+def _changed(read: Callable[[], Any], write: Callable[[Any], object], value: Any) -> Iterator[None]:
+    """Change a setting of torch, and restore it at exit."""
+    before = read()
+    write(value)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        write(before)
 
 
 @contextmanager

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 
 import torch
+from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, copies, result
 from opcheck.checks.plain_torch import CALL
-from opcheck.checks.relations import Row, both, computing, computing_both, relation
+from opcheck.checks.relations import Row, both, computed, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
@@ -73,11 +74,14 @@ def _twice(subject: Subject, one: int, other: int) -> Iterator[Row]:
     leaves[other] = leaves[one]
     what = f"one tensor as both {subject.leaf_names[one]} and {subject.leaf_names[other]}"
     code = GRADIENT.format(one=one, other=other)
-    with computing(f"the results for {what}", code):
-        shared = Call.of(subject, leaves)
-        alone = Call((leaves[one],), shared.results).gradient()
-    yield Row(f"the values for {what}", shared.values, apart.values, VALUES.format(one=one, other=other))
-    yield Row(f"the gradients for {what}", alone, pieces[one] + pieces[other], code)
+
+    def shared() -> tuple[Tensor, Tensor]:
+        call = Call.of(subject, leaves)
+        return call.values, Call((leaves[one],), call.results).gradient()
+
+    values, gradient = computed(f"the results for {what}", shared, code)
+    yield Row(f"the values for {what}", values, apart.values, VALUES.format(one=one, other=other))
+    yield Row(f"the gradients for {what}", gradient, pieces[one] + pieces[other], code)
 
 
 def _parts(subject: Subject, here: Result, own: Sequence[int]) -> Iterator[Row]:
@@ -88,9 +92,7 @@ def _parts(subject: Subject, here: Result, own: Sequence[int]) -> Iterator[Row]:
         leaves[index] = part
     where = f"for parts of one tensor as {' and '.join(subject.leaf_names[index] for index in own)}"
     code = PARTS.replace("{own}", str([*own]))
-    with computing_both(where, here, code):
-        got = result(subject, Call.of(subject, leaves))
-    yield from both(where, got, here, code)
+    yield from both(where, lambda: result(subject, Call.of(subject, leaves)), here, code)
 
 
 def _with_copies(subject: Subject) -> tuple[Tensors, Tensors, Tensors]:

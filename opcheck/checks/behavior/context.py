@@ -14,11 +14,12 @@ calls in other threads, nor torch.utils.checkpoint may make a difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from threading import Barrier, BrokenBarrierError
 
 import torch
@@ -26,9 +27,9 @@ from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, results_like, slope
 from opcheck.checks.plain_torch import CALL, GRADIENTS, VALUES, asserted
-from opcheck.checks.relations import Row, at_once, both, computing, computing_both, relation
+from opcheck.checks.relations import Row, at_once, both, computed, relation, results, row
 from opcheck.checks.subject import Subject
-from opcheck.checks.surroundings import Surroundings, all_of, surroundings_of
+from opcheck.checks.surroundings import Surroundings, surroundings_of, within
 from opcheck.checks.verdict import HOLDS, Verdict, fails, noted
 from opcheck.derivatives import tried
 from opcheck.derivatives.check_claim import check_claim
@@ -40,7 +41,6 @@ from opcheck.text import one_line
 AT_ONCE = 20
 """The number of calls that each thread makes."""
 
-ELSEWHERE = "in other surroundings"
 OVERLAPPED = "when another call runs between forward and backward"
 CHANGED = "of a call with tensors that have changed in place since the last one"
 EXPECTED = f"{CALL}expected = {{call}}\n"
@@ -86,24 +86,21 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
 def _without_grad(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare values under inference mode, which turns grad mode off, too; if they differ, also under no_grad."""
 
-    def inferred() -> Iterator[Row]:
-        what, code = (
-            "the values under torch.inference_mode()",
-            _within("with torch.inference_mode():").format(call=VALUES),
-        )
-        with computing(what, code), torch.inference_mode():
-            values = tried(lambda: Call.of(subject, _ordinary_leaves(subject)).values)
-            if isinstance(values, Exception):  # TorchScript rejects leaves that require grad, such as parameters
-                values = Call.of(subject, [leaf.detach() for leaf in _ordinary_leaves(subject)]).values
-        yield Row(what, values, here.values, code)
+    def under(mode: str, values: Callable[[], Tensor]) -> Iterator[Row]:
+        yield row(f"the values under {mode}", values, here.values, _within(f"with {mode}:").format(call=VALUES))
 
-    def without() -> Iterator[Row]:
-        what, code = "the values under torch.no_grad()", _within("with torch.no_grad():").format(call=VALUES)
-        with computing(what, code), torch.no_grad():
-            values = Call.of(subject, _ordinary_leaves(subject)).values
-        yield Row(what, values, here.values, code)
+    @torch.no_grad()
+    def plain() -> Tensor:
+        return Call.of(subject, _ordinary_leaves(subject)).values
 
-    return at_once(subject, inferred, without)
+    @torch.inference_mode()
+    def inferred() -> Tensor:
+        values = tried(plain)
+        if isinstance(values, Exception):  # TorchScript rejects leaves that require grad, such as parameters
+            return Call.of(subject, [leaf.detach() for leaf in _ordinary_leaves(subject)]).values
+        return values
+
+    return at_once(subject, lambda: under("torch.inference_mode()", inferred), lambda: under("torch.no_grad()", plain))
 
 
 def _within(line: str, first: str = "actual = {call}", then: str = "") -> str:
@@ -128,27 +125,19 @@ def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surrounding
     variations is tested alone.
     """
 
-    def together() -> Iterable[Row]:
-        with computing_both(ELSEWHERE, here), all_of(around.values()):
-            got = _recorded(subject, _of_results(subject))
-        return both(ELSEWHERE, got, here)
+    def varied() -> Result:
+        return within(around.values(), lambda: _recorded(subject, _of_results(subject)))
 
     def each() -> Iterator[Row]:
         for name, own in around.items():
-            where, code = f"under {name}", _within(own.code)
-            with computing_both(where, here, code), own.enter():
-                got = result(subject)
-            yield from both(where, got, here, code)
+            call = partial(within, [own], partial(result, subject))
+            yield from both(f"under {name}", call, here, _within(own.code))
         what, code = "the gradients under create_graph=True", RECORDED.format(call=GRADIENTS)
-        with computing(what, code):
-            gradient = _recorded(subject, Call.of(subject)).gradient
-        yield Row(what, gradient, here.gradient, code)
+        yield row(what, lambda: _recorded(subject, Call.of(subject)).gradient, here.gradient, code)
         where = "of inputs that are results of other operations"
-        with computing_both(where, here, OF_RESULTS):
-            got = result(subject, _of_results(subject))
-        yield from both(where, got, here, OF_RESULTS)
+        yield from both(where, lambda: result(subject, _of_results(subject)), here, OF_RESULTS)
 
-    return at_once(subject, together, each)
+    return at_once(subject, lambda: both("in other surroundings", varied, here), each)
 
 
 def _recorded(subject: Subject, call: Call) -> Result:
@@ -176,8 +165,7 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
     Then the inputs of the second call are changed in place to the other point, and the operator is called on them.
     """
     other = subject.elsewhere()
-    with all_of(around.values()):
-        first = tried(lambda: Call.of(other))
+    first = within(around.values(), partial(tried, partial(Call.of, other)))
     if isinstance(first, Exception):
         refusal = tried(lambda: other.outputs)
         if not isinstance(refusal, Exception):
@@ -186,40 +174,35 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
         return
     outputs = Watched.all("output", first.outputs)
     what, code = "the values of a call that follows another one", AFTER.format(call=VALUES)
-    with computing(what, code):
-        second = Call.of(subject)
+    second = computed(what, lambda: Call.of(subject), code)
     yield _as_returned(outputs, OVERWRITTEN)
     yield Row(what, second.values, here.values, code)
     yield from _without_retain_graph(subject, second, here)
     subject.function.reseed(1)
-    with computing_both(OVERLAPPED, here, OVERLAPPING):
-        gradients = first.gradients() if subject.supports.backward else ()
+    gradients = results(OVERLAPPED, first.gradients, here, OVERLAPPING) if subject.supports.backward else ()
     there = Result(first.values, vector(gradients), first.has_graph)
     if subject.supports.backward:
         yield _overwritten(first, gradients)
-    with computing_both(CHANGED, here, IN_PLACE):
-        in_place = _in_place(second.leaves, other) if is_strided(subject) else result(other)
+    changed = partial(_in_place, second.leaves, other) if is_strided(subject) else partial(result, other)
+    in_place = results(CHANGED, changed, here, IN_PLACE)
+
+    def forward_in(own: Surroundings) -> Result:
+        return result(other, within([own], lambda: Call.of(other)))
 
     def each() -> Iterator[Row]:
         alone = result(other)
-        yield from both(CHANGED, in_place, alone, IN_PLACE)
+        yield from both(CHANGED, lambda: in_place, alone, IN_PLACE)
         for name, own in around.items():
-            where = f"under {name} in forward alone"
             code = _within(own.code, "outputs = function(*inputs)", "actual = {of_outputs}")
-            with computing_both(where, alone, code):
-                with own.enter():
-                    call = Call.of(other)
-                got = result(other, call)
-            yield from both(where, got, alone, code)
+            yield from both(f"under {name} in forward alone", partial(forward_in, own), alone, code)
         call = Call.of(other)
         other.function.reseed(1)
         where = "when the random generator is reseeded before backward"
-        with computing_both(where, alone, RESEEDED):
-            got = result(other, call)
-        yield from both(where, got, alone, RESEEDED)
-        yield from both(OVERLAPPED, there, alone, OVERLAPPING)
+        yield from both(where, lambda: result(other, call), alone, RESEEDED)
+        yield from both(OVERLAPPED, lambda: there, alone, OVERLAPPING)
 
-    yield from at_once(subject, lambda: both("of calls that follow another one", there, in_place, AFTER), each)
+    where = "of calls that follow another one"
+    yield from at_once(subject, lambda: both(where, lambda: there, in_place, AFTER), each)
     if is_strided(subject) and subject.supports.backward:
         yield from _right_elsewhere(subject, other, vector(first.cotangents), there)
 
@@ -252,9 +235,7 @@ def _without_retain_graph(subject: Subject, call: Call, here: Result) -> Iterato
     if not subject.supports.backward:
         return
     what, code = "the gradients of a call that follows another one, without retain_graph", ALONE.format(call=GRADIENTS)
-    with computing(what, code):
-        gradient = _last(call)
-    yield Row(what, gradient, here.gradient, code)
+    yield row(what, lambda: _last(call), here.gradient, code)
     again = tried(lambda: _last(call))
     if isinstance(again, Tensor):
         yield Row("the gradients of a second backward pass without retain_graph=True", again, here.gradient)
@@ -288,7 +269,7 @@ def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, there
         return
     wrong = check_claim("backward", other.request, other.point)
     if wrong is None:
-        yield from both(CHANGED, there, result(other), IN_PLACE)
+        yield from both(CHANGED, lambda: there, result(other), IN_PLACE)
     elif wrong.kind == "wrong" and check_claim("backward", subject.request, subject.point) is None:
         # `backward` reports a gradient that is wrong at the sample, too.
         verdict = fails("context: the gradient is wrong at another point of the same sample", wrong.text)
@@ -311,9 +292,10 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
         if isinstance(here, Exception):
             return
         what = "the values in evaluation mode under torch.no_grad()"
-        with computing(what), torch.no_grad():
-            without_grad = Call.of(subject).values
-            follows = Call.of(subject, copies(nearby)).values
+        with torch.no_grad():
+            without_grad, follows = computed(
+                what, lambda: [Call.of(subject, at).values for at in (None, copies(nearby))]
+            )
     yield Row(what, without_grad, here)
     if not isinstance(fresh, Exception):
         with evaluating(fresh.module):
@@ -325,22 +307,21 @@ def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:
     """Compare gradients under torch.utils.checkpoint, which repeats forward in backward, with those of a kept graph."""
     from torch.utils.checkpoint import checkpoint
 
-    what, leaves = "the gradients under torch.utils.checkpoint", copies(subject.leaves)
-    with computing(what):
+    def gradient() -> Tensor:
+        leaves = copies(subject.leaves)
         call = Call(leaves, checkpoint(subject.function.__call__, *leaves, use_reentrant=False))
-        gradient = _last(call) if call.has_graph and subject.supports.backward else None
-    if gradient is not None:
-        yield Row(what, gradient, here.gradient)
+        return _last(call) if call.has_graph and subject.supports.backward else here.gradient
+
+    yield row("the gradients under torch.utils.checkpoint", gradient, here.gradient)
 
 
 def _in_another_thread(subject: Subject, here: Result) -> Iterator[Row]:
     """Compare ordinary gradients with those by backward in another thread than forward, as autograd uses on devices."""
     call = Call.of(subject)
     if call.has_graph and subject.supports.backward:
-        what = "the gradients by backward in another thread than forward"
-        with computing(what), ThreadPoolExecutor(1) as pool:
-            gradient = pool.submit(_last, call).result()
-        yield Row(what, gradient, here.gradient)
+        with ThreadPoolExecutor(1) as pool:
+            thread = pool.submit(_last, call)
+        yield row("the gradients by backward in another thread than forward", thread.result, here.gradient)
 
 
 def _at_once(subject: Subject) -> Iterator[Row]:
@@ -368,11 +349,10 @@ def _at_once(subject: Subject) -> Iterator[Row]:
         finally:
             together.abort()
 
-    where = "of several threads at once"
-    with computing_both(where, alone[0]), ThreadPoolExecutor(len(points)) as pool:
-        at_once = list(pool.map(work, range(len(points))))
-    for got, expected in zip(at_once, alone, strict=True):  # after all threads, since comparing may call
-        yield from both(where, got, expected)
+    with ThreadPoolExecutor(len(points)) as pool:
+        threads = [pool.submit(work, number) for number in range(len(points))]
+    for thread, expected in zip(threads, alone, strict=True):  # after all threads, since comparing may call
+        yield from both("of several threads at once", thread.result, expected)
 
 
 check = relation(rows)

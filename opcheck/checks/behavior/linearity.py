@@ -12,7 +12,7 @@ from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, push, require, tangents_of
 from opcheck.checks.plain_torch import CALL, TANGENTS, asserted, for_vectors
-from opcheck.checks.relations import Row, at_once, computing, relation
+from opcheck.checks.relations import Row, at_once, relation, row
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import NO_GRAPH, Verdict, fails
 from opcheck.derivatives import tried
@@ -71,31 +71,29 @@ def _linear(
     exponent = LARGE if torch.finfo(coarsest).max > LARGEST else LARGE_IN_HALF
     large, small = -(2.0**exponent), 2.0**SMALL
 
-    def row(
+    def scaled(
         which: str, number: float, varied: str = "", factor: str = "", view: View = unchanged, memory: View = unchanged
     ) -> Row:
         """Return the derivative for vectors scaled by a number, lazily changed by `view`, in other memory."""
         name = f"the {results} for {which}"
         code = for_vectors(varied, factor, forward=results == "tangents") if varied else ""
         moved = (view(v * number).resolve_conj().resolve_neg() for v in vectors)
-        with computing(name, code):
-            got = derivative(tuple(view(memory(v)) for v in moved)) / number
-        return Row(name, got, plain, code)
+        return row(name, lambda: derivative(tuple(view(memory(v)) for v in moved)) / number, plain, code)
 
     def together() -> Iterator[Row]:
-        yield row(f"large {what}", large, view=negated_view if may_be_negated else unchanged, memory=permuted)
-        yield row(f"small {what}", small, view=conjugated_view, memory=behind_others)
+        yield scaled(f"large {what}", large, view=negated_view if may_be_negated else unchanged, memory=permuted)
+        yield scaled(f"small {what}", small, view=conjugated_view, memory=behind_others)
 
     def each() -> Iterator[Row]:
         for factor, number in ((f"-2**{exponent}", large), (f"2**{SMALL}", small)):
-            yield row(f"{what} scaled by {factor}, after dividing by {factor},", number, f"{factor} * v", factor)
+            yield scaled(f"{what} scaled by {factor}, after dividing by {factor},", number, f"{factor} * v", factor)
         if any(v.is_complex() for v in vectors):
-            yield row(f"lazily conjugated {what}", 1.0, CONJUGATED, view=conjugated_view)
+            yield scaled(f"lazily conjugated {what}", 1.0, CONJUGATED, view=conjugated_view)
         if may_be_negated:
-            yield row(f"lazily negated {what} (as after x.conj().imag)", 1.0, NEGATED, view=negated_view)
+            yield scaled(f"lazily negated {what} (as after x.conj().imag)", 1.0, NEGATED, view=negated_view)
         in_permuted = f"{what} in permuted memory (transposed, channels last)"
-        yield row(in_permuted, 1.0, MEMORIES["transposed"].code, memory=permuted)
-        yield row(f"{what} that lie behind others in memory", 1.0, MEMORIES["offset"].code, memory=behind_others)
+        yield scaled(in_permuted, 1.0, MEMORIES["transposed"].code, memory=permuted)
+        yield scaled(f"{what} that lie behind others in memory", 1.0, MEMORIES["offset"].code, memory=behind_others)
 
     yield from at_once(subject, together, each)
     unknown = tried(lambda: derivative(tuple(v * torch.nan for v in vectors)))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, Tensors, copies
 from opcheck.checks.plain_torch import CALL
-from opcheck.checks.relations import Row, computing, relation
+from opcheck.checks.relations import Row, computed, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives import tried
@@ -34,22 +34,17 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     if held:
         yield _beside_arguments(held.values())
     whose, code = "no input requires grad", _code((), VALUES)
-    with computing(f"the values where {whose}", code):
-        call = _with_grad(subject)
+    call = computed(f"the values where {whose}", lambda: _with_grad(subject), code)
     yield Row(f"the values where {whose}", call.values, here.values, code)
     if call.has_graph:
         yield _beside_arguments(f"a tensor of shape {list(tensor.shape)}" for tensor in _ends(call.results))
     slices = parts(here.gradient, map(real_size, subject.leaves))
     for chosen, whose in _subsets(subject.leaf_names):
         code = _code(chosen, GRADIENTS)
-        with computing(f"the gradients where {whose}", code):
-            call = _with_grad(subject, *chosen)
-            alone = Call(tuple(call.leaves[index] for index in chosen), call.results)
-            cotangents = vector(alone.cotangents)
-            got = alone.gradient()
+        call, got, cotangents = computed(f"the gradients where {whose}", partial(_alone, subject, chosen), code)
         if len(chosen) == 1:
             yield Row(f"the values where {whose}", call.values, here.values, _code(chosen, VALUES))
-        yield Row(f"the cotangents after a backward pass where {whose}", vector(alone.cotangents), cotangents)
+        yield Row(f"the cotangents after a backward pass where {whose}", vector(call.cotangents), cotangents)
         expected = torch.cat([slices[index] for index in chosen])
         yield Row(f"the gradients where {whose}", got, expected, code)
     if subject.supports.second_order:
@@ -73,6 +68,17 @@ def _code(chosen: tuple[int, ...], compared: str) -> str:
     """Return code that compares a call where only some inputs require grad with a call where all do."""
     some = "".join(f"some[{index}].requires_grad_()\n" for index in chosen)
     return f"{CALL}some = [x.detach() for x in inputs]\n{some}{compared.format(chosen=list(chosen))}"
+
+
+def _alone(subject: Subject, chosen: Sequence[int]) -> tuple[Call, Tensor, Tensor]:
+    """Call the operator where only some leaves require grad. Return the call, their gradients, and the cotangents.
+
+    The cotangents are copies from before the backward pass.
+    """
+    call = _with_grad(subject, *chosen)
+    alone = Call(tuple(call.leaves[index] for index in chosen), call.results)
+    cotangents = vector(alone.cotangents)
+    return alone, alone.gradient(), cotangents
 
 
 def _second_order(subject: Subject) -> Iterator[Row]:

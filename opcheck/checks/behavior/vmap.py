@@ -15,7 +15,7 @@ from torch import Tensor
 
 from opcheck.checks.per_sample import PerSample, raised
 from opcheck.checks.plain_torch import asserted
-from opcheck.checks.relations import agree, computing
+from opcheck.checks.relations import agree, computed
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict
 from opcheck.derivatives import tried
@@ -146,8 +146,7 @@ def _nested(subject: Subject, batch: Batch) -> Verdict:
 
     function = torch.func.vmap(torch.func.vmap(subject.function.__call__, randomness="same"), randomness="same")
     names = subject.output_info.names
-    with computing("the values by vmap of vmap"):
-        got = function(*table(batch.rows))
+    got = computed("the values by vmap of vmap", lambda: function(*table(batch.rows)))
     return agree(subject, got, table(batch.looped), "the loop, by vmap of vmap", names=names)
 
 
