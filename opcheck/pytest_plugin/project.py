@@ -197,7 +197,7 @@ class Plugin:
         return RunSession(
             self.settings, option.opcheck_engine, own_process=self.worker is not None, number=number,
             absent=self.absent, reproduces=bool(option.opcheck_repro),
-            note=no_note if self.worker is None else self.worker.note.write, **overrides(option),
+            note=no_note if self.worker is None else self.worker.note, **overrides(option),
         )  # fmt: skip
 
     def prepare(self, cases: Iterable[Case]) -> list[Problem]:

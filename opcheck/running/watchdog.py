@@ -18,7 +18,6 @@ from typing import Literal
 
 import psutil
 
-from opcheck.running.note import read_note
 from opcheck.text import ending
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -41,13 +40,13 @@ class Sign:
     """The node id of the current or last case; while starting, the names that are being imported; if broken, the id of
     the case at fault."""
     since: float = 0.0
-    """The start time of the activity, by `time.monotonic()`, which all processes of a machine share."""
+    """The start time of the case, by `time.monotonic()`, which all processes of a machine share."""
+    step: str = ""
+    """The current step of the case."""
 
 
 NO_SIGN = Sign(0, "starting")
 """The sign of a worker that has not recorded anything."""
-NOTE = ".note"
-"""The suffix of the file with the current step of a worker's case (a `Note`)."""
 
 ABANDONED = "abandoned"
 """The file that lists the operators, each on a device, whose remaining cases are not run."""
@@ -118,8 +117,8 @@ class Watchdog:
         is_time_out = _text(path, ".trace").startswith(TIMED_OUT)
         if is_time_out:
             cause = f"time-out: it takes longer than {self.seconds:g} s"
-        if sign.doing == "case" and (tried := read_note(path.with_suffix(NOTE))):
-            cause += f", at {tried}"
+        if sign.doing == "case" and sign.step:
+            cause += f", at {sign.step}"
         if sign.doing == "idle":
             cause += f", before this case began, after {sign.what}" if sign.what else ", before its first case"
         output = "\n".join(filter(None, [read_trace(path), read_output(path)]))

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from opcheck.running.note import Note
-from opcheck.running.watchdog import ABANDONED, NOTE, Doing, Sign
+from opcheck.running.watchdog import ABANDONED, Sign
 
 
 class Worker:
@@ -27,10 +27,9 @@ class Worker:
         self._seconds, self._abandoned = seconds, lifeline.parent / ABANDONED
         self._lifeline = os.open(lifeline, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._length = 0
-        self.note = Note(lifeline.with_suffix(NOTE))
-        """The current step of the case."""
+        self._sign = vars(Sign(os.getpid(), "starting"))
         self._trace = lifeline.with_suffix(".trace").open("w")  # for tracebacks by faulthandler
-        self._say("starting")
+        self._say()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         gc.disable()  # objects created before the first case are kept: collecting would take 1/4 of the start-up time
         # The output of operators is not shown, unless the process dies: the output may contain the reason.
@@ -42,13 +41,13 @@ class Worker:
         """Record that names in specs are being imported, since an import can end the process."""
         faulthandler.enable(file=self._trace, all_threads=False)  # overrides the set-up by pytest
         self._forget_output()
-        self._say("starting", what)
+        self._say(doing="starting", what=what)
 
     def settle(self) -> None:
         """Prepare for cases. Exclude all existing objects from garbage collection: they live until the process ends."""
         gc.freeze()
         gc.enable()
-        self._say("idle")
+        self._say(doing="idle", what="")
 
     @contextmanager
     def busy(self, case: str, broken_by: str = "") -> Iterator[None]:
@@ -58,18 +57,21 @@ class Worker:
         another process runs the case.
         """
         if broken_by:
-            self._say("broken", broken_by)
+            self._say(doing="broken", what=broken_by)
             os._exit(1)
         self._forget_output()
         if self._seconds:  # by a thread that does not need the GIL, which an operator that hangs in C may hold
             faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._trace)
-        self.note.write("")
-        self._say("case", case)
+        self._say(doing="case", what=case, since=time.monotonic())
         try:
             yield
         finally:
             faulthandler.cancel_dump_traceback_later()
-            self._say("idle", case)
+            self._say(doing="idle", step="")
+
+    def note(self, step: str) -> None:
+        """Record the current step of the case, such as the sample, to report it if the process dies."""
+        self._say(step=step)
 
     def has_abandoned(self, name: str) -> bool:
         """Return whether further cases of an operator on a device must not be run. name: the `hazard` of the cases."""
@@ -79,9 +81,10 @@ class Worker:
         """Make the process exit quickly, without garbage collection."""
         gc.freeze()
 
-    def _say(self, doing: Doing, what: str = "") -> None:
-        """Record the new activity of the process in its lifeline. Called often, so it writes only a few bytes."""
-        text = json.dumps(vars(Sign(os.getpid(), doing, what, time.monotonic()))).encode()
+    def _say(self, **changes: Any) -> None:
+        """Record changes of the `Sign` in the lifeline. Called often, so it writes only a few bytes."""
+        self._sign.update(changes)
+        text = json.dumps(self._sign).encode()
         os.pwrite(self._lifeline, text.ljust(self._length), 0)
         self._length = len(text)
 

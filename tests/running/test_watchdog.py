@@ -83,12 +83,12 @@ def test_a_case_that_takes_too_long_ends_with_its_traceback(tmp_path, what):
 
 
 def test_what_a_case_tried_last_is_said_and_not_what_one_before_it_did(tmp_path):
-    code = "with worker.busy('a'): worker.note.write('sample 0')\n"
-    code += "with worker.busy('b'):\n    worker.note.write('a longer line'); worker.note.write('sample 1'); os.abort()"
+    code = "with worker.busy('a'): worker.note('sample 0')\n"
+    code += "with worker.busy('b'):\n    worker.note('a longer line'); worker.note('sample 1'); os.abort()"
     _, death = worked(Watchdog(tmp_path), f"import os\n{code}")
     assert death.cause == "the process crashed (SIGABRT), at sample 1"
     (tmp_path / "other").mkdir()
-    _, death = worked(Watchdog(tmp_path / "other"), f"import os\n{code.replace('worker.note.write', 'str')}")
+    _, death = worked(Watchdog(tmp_path / "other"), f"import os\n{code.replace('worker.note', 'str')}")
     assert death.cause == "the process crashed (SIGABRT)"
 
 
