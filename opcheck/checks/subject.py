@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.wide_tolerances import wider_numbers, wider_values
+from opcheck.checks.wide_tolerances import EXACT, OF_VALUES, wider
 from opcheck.derivatives import Coverage, Numbers, Request, TooLarge, default_numbers
 from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.point import Point
@@ -187,9 +187,8 @@ class Context:
     def wide(self) -> dict[str, float]:
         """The tolerances of the check that are wider than the defaults, by name: for derivatives or for values."""
         if self.case.kind.dtypes == "derivative":
-            return wider_numbers(self.numbers, self.dtype)
-        own = self.value_tolerance()
-        return {} if own.atol is None else wider_values(own.atol, own.rtol or 0.0, self.dtype)
+            return wider(self.numbers, default_numbers(self.dtype))
+        return wider(self.value_tolerance(), OF_VALUES.get(self.dtype, EXACT))
 
     @cached_property
     def coverage(self) -> Coverage:

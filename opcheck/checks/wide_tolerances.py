@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
-from opcheck.derivatives import Numbers, default_numbers
+from opcheck.derivatives import Numbers
+from opcheck.spec.claims import Tolerance
 
-WIDTHS = ("atol", "rtol", "nondeterminism")
-"""The tolerances that are wider if the number is larger. The step of differences is not one of them."""
+DOUBLE, SINGLE = Tolerance(rtol=1e-7, atol=1e-7), Tolerance(rtol=1.3e-6, atol=1e-5)
+HALF = Tolerance(rtol=1e-3, atol=1e-5)
+OF_VALUES = {
+    torch.float64: DOUBLE,
+    torch.complex128: DOUBLE,
+    torch.float32: SINGLE,
+    torch.complex64: SINGLE,
+    torch.float16: HALF,
+    torch.complex32: HALF,
+    torch.bfloat16: Tolerance(rtol=1.6e-2, atol=1e-5),
+}
+"""The defaults of `torch.testing.assert_close`, from its documentation."""
+EXACT = Tolerance()
+"""Tolerances of zero, as for integers."""
 
 
-def wider_numbers(own: Numbers | None, dtype: torch.dtype) -> dict[str, float]:
-    """Return the tolerances of derivatives that are wider than the defaults for a dtype, by name."""
-    base = default_numbers(dtype)
-    if own is None or base is None:
-        return {}
-    return {name: getattr(own, name) for name in WIDTHS if getattr(own, name) > getattr(base, name)}
+def wider(own: Numbers | Tolerance | None, base: Numbers | Tolerance | None) -> dict[str, float]:
+    """Return the tolerances that are wider than the defaults `base`, by name.
 
-
-def wider_values(atol: float, rtol: float, dtype: torch.dtype) -> dict[str, float]:
-    """Return the tolerances of values that are wider than the defaults of `torch.testing.assert_close`, by name.
-
-    The defaults are not public, so that assert_close is called with two numbers that differ by a tolerance.
+    The step of differences is not one of them. None: the dtype is too coarse for finite differences.
     """
-    large = torch.tensor(4096.0, dtype=dtype)  # half precision holds it, and the default atol is negligible beside it
-    pairs = {"atol": (large * 0, torch.tensor(atol, dtype=dtype)), "rtol": (large, large * (1 + rtol))}
-    stated = {"atol": atol, "rtol": rtol}
-    return {name: stated[name] for name, (expected, other) in pairs.items() if not _are_close(other, expected)}
-
-
-def _are_close(actual: Tensor, expected: Tensor) -> bool:
-    try:
-        torch.testing.assert_close(actual, expected)
-    except AssertionError:
-        return False
-    return True
+    names = ("atol", "rtol", "nondeterminism") if own and base else ()
+    return {name: getattr(own, name) for name in names if (getattr(own, name) or 0.0) > (getattr(base, name) or 0.0)}

@@ -41,11 +41,16 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     """
     start = time.perf_counter()
     session.cause = None
-    outcome, wide = _skipped(case, session), {}
+    wide = dict[str, float]()
+    outcome = _skipped(case, session) or _refused(case, session)
     if outcome is None:
-        context = session.context(case, samples_to_run(case))
-        outcome = _refused(case, session) or _settled(case, session, _judged(context, session))
+        context, verdicts = session.context(case, samples_to_run(case)), list[Verdict]()
         wide = context.wide
+        with _contained(context, session.start) as contained, _seeded(context):
+            context.operator  # noqa: B018 - resolved first, so that an unknown name is reported as such
+            check: Check = implementation(case.kind)
+            verdicts = list(check(context))
+        outcome = _settled(case, session, _judged(context, session, contained, verdicts))
     seconds = time.perf_counter() - start
     if limit and seconds > limit and outcome.outcome in ("passed", "xfailed"):
         outcome = _error(
@@ -104,12 +109,9 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _judged(context: Context, session: RunSession) -> Outcome:
-    case, verdicts = context.case, list[Verdict]()
-    with _contained(context, session.start) as contained, _seeded(context):
-        context.operator  # noqa: B018 - resolved first, so that an unknown name is reported as such
-        check: Check = implementation(case.kind)
-        verdicts = list(check(context))
+def _judged(context: Context, session: RunSession, contained: Contained, verdicts: list[Verdict]) -> Outcome:
+    """Return the outcome from the verdicts, the side effects of the operator, and the exception that ended the case."""
+    case = context.case
     effects = [f"the operator leaves {change}" for change in contained.left]
     if transform_is_open():
         session.broken_by = case.id
