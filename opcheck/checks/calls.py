@@ -177,12 +177,12 @@ def ordinary(subject: Subject) -> Result:
 
     Raises Blocked if the call or its backward pass raises.
     """
-    return subject.memo.once("ordinary", lambda: _ordinary(subject))
 
+    def make() -> Result:
+        call = recorded(subject)
+        return require("backward", "an ordinary backward pass", lambda: result(subject, call))
 
-def _ordinary(subject: Subject) -> Result:
-    call = Call.of(subject, as_they_are(subject))
-    return require("backward", "an ordinary backward pass", lambda: result(subject, call))
+    return subject.memo.once("ordinary", make)
 
 
 def require(check: str, what: str, call: Callable[[], T]) -> T:

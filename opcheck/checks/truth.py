@@ -132,8 +132,8 @@ def by_reference(subject: Subject, inputs: Inputs | None = None, how: str = "") 
     return Truth(f"{reference.target}{how}", replace(subject, inputs=inputs, function=function))
 
 
-def values_of(subject: Subject) -> Tensors:
-    """Return the outputs under test, computed under `torch.no_grad()` unless they are cached."""
+def values_of(subject: Subject, _: Moved | None = None) -> Tensors:
+    """Return the outputs under test, computed under `torch.no_grad()` unless they are cached. For `perturbed`."""
     with torch.no_grad():
         return subject.outputs
 

@@ -11,9 +11,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Result, Tensors, copies
+from opcheck.checks.calls import Call, Result, copies
 from opcheck.checks.plain_torch import CALL
-from opcheck.checks.relations import Row, computed, relation
+from opcheck.checks.relations import Row, computed, relation, row
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives import tried
@@ -34,19 +34,20 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     if held:
         yield _beside_arguments(held.values())
     whose, code = "no input requires grad", _code((), VALUES)
-    call = computed(f"the values where {whose}", lambda: _with_grad(subject), code)
-    yield Row(f"the values where {whose}", call.values, here.values, code)
-    if call.has_graph:
-        yield _beside_arguments(f"a tensor of shape {list(tensor.shape)}" for tensor in _ends(call.results))
+    alone = computed(f"the values where {whose}", lambda: _alone(subject), code)
+    yield Row(f"the values where {whose}", alone.values, here.values, code)
+    if alone.has_graph:
+        yield _beside_arguments(f"a tensor of shape {list(tensor.shape)}" for tensor in _ends(alone.results))
     slices = parts(here.gradient, map(real_size, subject.leaves))
     for chosen, whose in _subsets(subject.leaf_names):
-        code = _code(chosen, GRADIENTS)
-        call, got, cotangents = computed(f"the gradients where {whose}", partial(_alone, subject, chosen), code)
+        what, code = f"the gradients where {whose}", _code(chosen, GRADIENTS)
+        alone = computed(what, partial(_alone, subject, *chosen), code)
+        cotangents, expected = vector(alone.cotangents), torch.cat([slices[index] for index in chosen])
+        gradients = row(what, alone.gradient, expected, code)
         if len(chosen) == 1:
-            yield Row(f"the values where {whose}", call.values, here.values, _code(chosen, VALUES))
-        yield Row(f"the cotangents after a backward pass where {whose}", vector(call.cotangents), cotangents)
-        expected = torch.cat([slices[index] for index in chosen])
-        yield Row(f"the gradients where {whose}", got, expected, code)
+            yield Row(f"the values where {whose}", alone.values, here.values, _code(chosen, VALUES))
+        yield Row(f"the cotangents after a backward pass where {whose}", vector(alone.cotangents), cotangents)
+        yield gradients
     if subject.supports.second_order:
         yield from _second_order(subject)
 
@@ -70,15 +71,11 @@ def _code(chosen: tuple[int, ...], compared: str) -> str:
     return f"{CALL}some = [x.detach() for x in inputs]\n{some}{compared.format(chosen=list(chosen))}"
 
 
-def _alone(subject: Subject, chosen: Sequence[int]) -> tuple[Call, Tensor, Tensor]:
-    """Call the operator where only some leaves require grad. Return the call, their gradients, and the cotangents.
-
-    The cotangents are copies from before the backward pass.
-    """
-    call = _with_grad(subject, *chosen)
-    alone = Call(tuple(call.leaves[index] for index in chosen), call.results)
-    cotangents = vector(alone.cotangents)
-    return alone, alone.gradient(), cotangents
+def _alone(subject: Subject, *chosen: int) -> Call:
+    """Call the operator where only the leaves at some indices require grad. Return it as a call of these leaves."""
+    leaves = copies(subject.leaves)
+    call = Call.of(subject, [leaf.requires_grad_(number in chosen) for number, leaf in enumerate(leaves)])
+    return Call(tuple(leaves[index] for index in chosen), call.results)
 
 
 def _second_order(subject: Subject) -> Iterator[Row]:
@@ -86,58 +83,36 @@ def _second_order(subject: Subject) -> Iterator[Row]:
 
     Second derivatives that raise are skipped: another check reports them.
     """
-    together = tried(lambda: _again(Call.of(subject)))
-    variable = tried(lambda: _again(Call.of(subject), variable=True))
+
+    def backward(*chosen: int, variable: bool = False) -> Call:
+        """Return the backward pass where only some leaves require grad, as a call. variable: cotangents do, too."""
+        call = _alone(subject, *chosen)
+        return Call(
+            call.leaves, call.gradients([v.requires_grad_(variable) for v in call.cotangents], create_graph=True)
+        )
+
+    every = range(len(subject.leaves))
+    together, variable = tried(lambda: backward(*every)), tried(lambda: backward(*every, variable=True))
     if isinstance(together, Exception) or isinstance(variable, Exception):
         return
-    expected, got = tried(partial(_of_all, variable)), tried(partial(_of_all, together))
+    got, expected = (tried(partial(_gradient_of_all, call)) for call in (together, variable))
     if isinstance(expected, Tensor) and isinstance(got, Tensor):
         yield Row("the second derivatives for a cotangent that does not require grad", got, expected)
-    for index, name in enumerate(subject.leaf_names if len(subject.leaves) > 1 else ()):
-        expected = tried(partial(_of_gradient, together, index))
-        alone = tried(partial(_of_one, subject, index))
-        if isinstance(alone, Tensor) and isinstance(expected, Tensor):
-            yield Row(f"the second derivatives where only {name} requires grad", alone, expected)
+    for index, name in enumerate(subject.leaf_names if len(every) > 1 else ()):
+        expected = tried(Call((together.leaves[index],), (together.results[index],)).gradient)
+        got = tried(partial(lambda index: backward(index).gradient(), index))
+        if isinstance(got, Tensor) and isinstance(expected, Tensor):
+            yield Row(f"the second derivatives where only {name} requires grad", got, expected)
 
 
-def _again(call: Call, *, variable: bool = False) -> tuple[Tensors, Tensors]:
-    """Return the leaves of a call and their gradients, with a graph.
-
-    In place of the gradient of a leaf that does not require grad, the leaf itself is returned.
-    variable: whether the cotangents require grad, too.
-    """
-    wanted = [leaf for leaf in call.leaves if leaf.requires_grad]
-    cotangents = [own.requires_grad_(variable) for own in call.cotangents]
-    gradients = iter(Call(tuple(wanted), call.results).gradients(cotangents, create_graph=True))
-    return call.leaves, tuple(next(gradients) if leaf.requires_grad else leaf for leaf in call.leaves)
-
-
-def _of_one(subject: Subject, index: int) -> Tensor:
-    return _of_gradient(_again(_with_grad(subject, index)), index)
-
-
-def _of_all(again: tuple[Tensors, Tensors]) -> Tensor:
-    """Return the derivative of the gradients along a random direction, with respect to all leaves, of shape (N,).
-
-    It is zero if no gradient requires grad.
-    """
-    leaves, gradients = again
-    smooth = [(one, own) for one, own in zip(gradients, vectors_like(gradients), strict=True) if one.requires_grad]
+def _gradient_of_all(call: Call) -> Tensor:
+    """Return the gradient of the results that require grad, for random cotangents, of shape (N,); zero if none does."""
+    smooth = [
+        (one, own) for one, own in zip(call.results, vectors_like(call.results), strict=True) if one.requires_grad
+    ]
     if not smooth:
-        return torch.zeros(sum(map(real_size, leaves)), dtype=torch.float64)
-    return Call(leaves, tuple(one for one, _ in smooth)).gradient([own for _, own in smooth])
-
-
-def _of_gradient(again: tuple[Tensors, Tensors], index: int) -> Tensor:
-    """Return the derivative of one leaf's gradient with respect to that leaf, for fixed cotangents."""
-    leaves, gradients = again
-    return Call((leaves[index],), (gradients[index],)).gradient()
-
-
-def _with_grad(subject: Subject, *indices: int) -> Call:
-    """Call the operator where only the leaves at the given indices require grad."""
-    leaves = copies(subject.leaves)
-    return Call.of(subject, [leaf.requires_grad_(number in indices) for number, leaf in enumerate(leaves)])
+        return torch.zeros(sum(map(real_size, call.leaves)), dtype=torch.float64)
+    return Call(call.leaves, tuple(one for one, _ in smooth)).gradient([own for _, own in smooth])
 
 
 def _beside_arguments(names: Iterable[str]) -> Verdict:

@@ -29,7 +29,7 @@ PREREQUISITES = ("purity", "nondeterminism")
 def judge(subject: Subject) -> Iterator[Verdict]:
     """Compare outputs, gradients and tangents with those on the CPU."""
     cpu, names = on_cpu(subject), names_of_parts(subject)
-    yield _compared(subject, cpu, names["outputs"], lambda own, _: values_of(own))
+    yield _compared(subject, cpu, names["outputs"], values_of)
     if not subject.leaves or subject.case.dtype not in subject.case.claims.backward:
         return
     call = recorded(subject)

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from opcheck.checks.calls import Tensors, ordinary
+from opcheck.checks.calls import ordinary
 from opcheck.checks.per_sample import PerSample, out_of_memory, refused_sample
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import perturbed, truth_of_values, values_of
 from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, fails, refused_in, remedy, take_out, untested
 from opcheck.derivatives import NO_REFUSAL, tried
-from opcheck.derivatives.rounding import Moved, mismatch
+from opcheck.derivatives.rounding import mismatch
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.spec.dtypes import is_differentiable
@@ -63,7 +63,7 @@ def _values(subject: Subject) -> Verdict:
     truth = truth_of_values(subject)
     if truth is None:
         return HOLDS  # the operator has already been called without an error
-    computation = truth.computation(_values_of)
+    computation = truth.computation(values_of)
     right = tried(lambda: computation.right)
     if isinstance(right, Exception):
         return cannot(f"dtypes: cannot compute the expected values: {truth.source} raised {one_line(right)}")
@@ -71,14 +71,10 @@ def _values(subject: Subject) -> Verdict:
     title = f"dtypes: values in {dtype} are not those of {truth.source} for the same numbers: "
     if why := mismatch(got, right, names):
         return fails(f"{title}{why}", take_out(dtype, "forward"))
-    off = computation.deviation(tuple, got, names, tested=perturbed(subject, _values_of))
+    off = computation.deviation(tuple, got, names, tested=perturbed(subject, values_of))
     if off is None:
         return HOLDS
     return fails(f"{title}{off.headline()}", "\n".join([*off.lines(), take_out(dtype, "forward")]))
-
-
-def _values_of(subject: Subject, _: Moved) -> Tensors:
-    return values_of(subject)
 
 
 def _gradients(subject: Subject) -> Verdict:
