@@ -97,8 +97,8 @@ tried if the first cannot be tested.
 def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes:
     """Return the changes to apply to each written sample, see `Changes`."""
     operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
-    call = context.memo.once("keywords", lambda: keywords_of(operator, path, (one.kwargs for one in samples)))
-    module, constructor = context.memo.once("constructor", lambda: _constructor(context))
+    call = keywords_of(operator, path, (one.kwargs for one in samples))
+    module, constructor = _constructor(context)
     real = str(context.dtype.to_real()).removeprefix("torch.") if context.dtype.is_complex else ""
     arguments = attrgetter("args", "kwargs", "module")
     known = [*map(arguments, samples)]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import Blocked
+from opcheck.checks.verdict import Raised
 from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import jvp, pushed, vjp
 from opcheck.derivatives.coordinates import tensors_of, vector
@@ -19,7 +19,6 @@ from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
 from opcheck.samples.layouts import own
 from opcheck.samples.results import differentiable, leaves_of, plain
-from opcheck.text import one_line
 
 T = TypeVar("T")
 Tensors = tuple[Tensor, ...]
@@ -175,25 +174,21 @@ def result(subject: Subject, call: Call | None = None) -> Result:
 def ordinary(subject: Subject) -> Result:
     """Return the result of an ordinary call at a sample. It is computed once per group of checks.
 
-    Raises Blocked if the call or its backward pass raises.
+    Raises Raised if the backward pass raises.
     """
 
     def make() -> Result:
         call = recorded(subject)
-        return require("backward", "an ordinary backward pass", lambda: result(subject, call))
+        return required("an ordinary backward pass", lambda: result(subject, call), check="backward")
 
     return subject.memo.once("ordinary", make)
 
 
-def require(check: str, what: str, call: Callable[[], T]) -> T:
-    """Return what `call` returns. Raises Blocked if it raises.
-
-    check: the name of the check that reports the exception.
-    what: the subject of the message, as in "an ordinary backward pass".
-    """
+def required(what: str, call: Callable[[], T], code: str = "", check: str = "") -> T:
+    """Return what `call` returns. Raises Raised in place of an exception. The other parameters are those of Raised."""
     got = tried(call)
     if isinstance(got, Exception):
-        raise Blocked(check, f"{what} raised {one_line(got)}") from got
+        raise Raised(what, got, code, check) from got
     return got
 
 

@@ -17,7 +17,6 @@ import torch
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import (
     HOLDS,
-    Blocked,
     Raised,
     Verdict,
     blocked,
@@ -199,9 +198,9 @@ def answer(subject: Subject, judge: Judge) -> Verdict:
         return out_of_memory(error)
     except CannotAsk as error:
         return out_of_reach(str(error))
-    except Blocked as error:
-        return blocked(error.check, f"{subject.check}: not judged: {error}")
     except Raised as error:
+        if error.check:
+            return blocked(error.check, f"{subject.check}: not judged: {error}")
         return replace(raised(subject, error.cause, error.what), code=error.code)
     except Exception as error:
         if is_bug_of_opcheck(error):

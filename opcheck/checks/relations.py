@@ -13,11 +13,11 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Result, ordinary, result
+from opcheck.checks.calls import Result, ordinary, required, result
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Raised, Verdict, fails
+from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
@@ -97,10 +97,7 @@ def computed(what: str, call: Callable[[], T], code: str = "") -> T:
 
     Raises Raised in place of an exception of the operator.
     """
-    got = tried(call)
-    if isinstance(got, Exception):
-        raise Raised(f"computing {what}", got, asserted(code)) from got
-    return got
+    return required(f"computing {what}", call, asserted(code))
 
 
 def _of_values(code: str) -> str:

@@ -190,22 +190,15 @@ def out_of_reach(why: str) -> Verdict:
     return Verdict(True, why, state="out of reach")
 
 
-class Blocked(Exception):
-    """Raised if a claim cannot be judged at a sample, since the claim of another check does not hold."""
-
-    def __init__(self, check: str, why: str) -> None:
-        super().__init__(why)
-        self.check = check
-
-
 class Raised(Exception):
     """Raised if the operator raises while one of several results is computed that a claim is about.
 
     what: the operation, as in "computing the values under torch.no_grad()".
     cause: the exception of the operator.
     code: code in plain torch that raises it; empty if there is none.
+    check: the check that reports the exception, so that this claim cannot be judged; empty if the claim does not hold.
     """
 
-    def __init__(self, what: str, cause: Exception, code: str = "") -> None:
+    def __init__(self, what: str, cause: Exception, code: str = "", check: str = "") -> None:
         super().__init__(f"{what} raised {one_line(cause)}")
-        self.what, self.cause, self.code = what, cause, code
+        self.what, self.cause, self.code, self.check = what, cause, code, check

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Result, Tensors, push, require, tangents_of
+from opcheck.checks.calls import Call, Result, Tensors, push, required, tangents_of
 from opcheck.checks.plain_torch import CALL, TANGENTS, asserted, for_vectors
 from opcheck.checks.relations import Row, at_once, relation, row
 from opcheck.checks.subject import Subject
@@ -58,9 +58,13 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     call = Call.of(subject)
     yield from _linear(subject, "gradients", "cotangents", call.cotangents, call.gradient, here.gradient)
     vectors = tangents_of(subject)
+
+    def pushed(tangents: Tensors) -> Tensor:
+        return vector(push(subject, tangents))
+
     if vectors:
-        plain = require("forward_ad", "an ordinary call in forward mode", lambda: vector(push(subject, vectors)))
-        yield from _linear(subject, "tangents", "tangents", vectors, lambda t: vector(push(subject, t)), plain)
+        plain = required("an ordinary call in forward mode", lambda: pushed(vectors), check="forward_ad")
+        yield from _linear(subject, "tangents", "tangents", vectors, pushed, plain)
 
 
 def _linear(

@@ -23,7 +23,7 @@ actual = [pulled(outputs, inputs, cotangents) for _ in expected]"""
 
 def judge(subject: Subject) -> Verdict:
     """Repeat the backward pass, and the backward pass of backward if second order is claimed."""
-    ordinary(subject)  # raises Blocked if backward does not work at all
+    ordinary(subject)  # raises if backward does not work at all
     verdict = compared(subject)
     if verdict.untested or verdict.state == "error" or (verdict.passed and not subject.supports.second_order):
         return verdict

@@ -14,7 +14,7 @@ from opcheck.checks.verdict import Verdict, fails
 
 def judge(subject: Subject) -> Iterator[Verdict]:
     """Test the gradients that users get, and those that backward functions in Python return."""
-    ordinary(subject)  # raises Blocked if backward does not work at all
+    ordinary(subject)  # raises if backward does not work at all
     verdict = compared(subject)
     yield verdict
     if verdict.untested:

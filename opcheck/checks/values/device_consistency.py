@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Tensors, push, recorded, require, tangents_of
+from opcheck.checks.calls import Tensors, push, recorded, required, tangents_of
 from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, perturbed, values_of
@@ -50,10 +50,10 @@ def _compared(
     """Compare the results of a call with those on the CPU.
 
     names: the names of the results.
-    root: the check that explains other values if it fails, too. If the call raises, this raises Blocked by that check.
+    root: the check that explains other values if it fails, too. If the call raises, this claim is not judged.
         Empty for outputs: the operator has already been called without an error.
     """
-    got = require(root, "an ordinary call", lambda: call(subject, lambda tensor: tensor))
+    got = required("an ordinary call", lambda: call(subject, lambda tensor: tensor), check=root)
     computation = cpu.computation(call)
     expected = tried(lambda: computation.right)
     if isinstance(expected, Exception):
