@@ -85,14 +85,14 @@ class Call:
 
 
 def recorded(subject: Subject) -> Call:
-    """Call the operator with grad mode enabled, at leaves that keep their memory layout (see `as_they_are`)."""
+    """Call the operator with grad mode enabled, at leaves that keep their memory layout, even lazy or expanded ones."""
     with torch.enable_grad():
-        return Call.of(subject, as_they_are(subject))
+        return Call.of(subject, tuple(map(own, subject.leaves)))
 
 
 def push(subject: Subject, tangents: Iterable[Tensor]) -> Tensors:
     """Return the tangents of the differentiable outputs by one call in forward mode."""
-    leaves = [leaf.detach() for leaf in as_they_are(subject)]
+    leaves = [leaf.detach() for leaf in map(own, subject.leaves)]
     return differentiable(jvp(subject.function, leaves, [t.to(leaf) for t, leaf in zip(tangents, leaves, strict=True)]))
 
 
@@ -109,11 +109,6 @@ def tangents_of(subject: Subject) -> Tensors:
     Returns an empty tuple if forward mode is not claimed or any leaf is not strided.
     """
     return vectors_like(subject.leaves, 1) if subject.supports.forward_ad and is_strided(subject) else ()
-
-
-def as_they_are(subject: Subject) -> Tensors:
-    """Return copies of the leaves with the same memory layout. Lazy views and expanded tensors are not copied."""
-    return tuple(map(own, subject.leaves))
 
 
 def copies(leaves: Sequence[Tensor]) -> Tensors:

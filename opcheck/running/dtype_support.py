@@ -56,23 +56,18 @@ def with_common_cause(outcome: Outcome, context: Context) -> Outcome:
     case = context.case
     if outcome.outcome not in ("failed", "error", "blocked") or case.dtype not in case.claims.forward:
         return outcome
-    answer = _support(context, case.dtype).answer
-    if answer == "refuses":
-        follows = case.check not in OF_NO_SAMPLE
-    else:
-        follows = answer == "has no graph" and _needs_a_graph(outcome, case)
-    cause = _cause(context) if follows else ""
+    of_derivatives = case.kind.dtypes in ("derivative", "coarse") or case.check == "dtypes"
+    follows = {
+        "refuses": case.check not in OF_NO_SAMPLE,
+        "has no graph": of_derivatives and (outcome.outcome != "failed" or case.check in OF_NO_GRAPH),
+    }
+    cause = _cause(context) if follows.get(_support(context, case.dtype).answer) else ""
     if not cause:
         return outcome
     outcome = replace(outcome, message=f"{case.id}: {cause}", fields={**outcome.fields, "cause": cause})
     if outcome.outcome == "error" and case.check != "dtypes":
         return replace(outcome, outcome="blocked", fields={**outcome.fields, "blocked_by": "dtypes"})
     return outcome
-
-
-def _needs_a_graph(outcome: Outcome, case: Case) -> bool:
-    of_derivatives = case.kind.dtypes in ("derivative", "coarse") or case.check == "dtypes"
-    return of_derivatives and (outcome.outcome != "failed" or case.check in OF_NO_GRAPH)
 
 
 def _cause(context: Context) -> str:

@@ -60,20 +60,16 @@ def judge(subject: Subject) -> Iterator[Verdict]:
             continue  # vmap cannot write a batch into an unbatched tensor
         batch = _batch(subject, leaves, chosen)
         yield _along(subject, batch)
-        if len(chosen) == len(leaves):
-            yield _along(subject, replace(batch, rows=batch.rows[:1], looped=batch.looped[:1]))
-            yield from _in_other_batches(subject, batch)
-
-
-def _in_other_batches(subject: Subject, batch: Batch) -> Iterator[Verdict]:
-    """Compare values for a batch of all inputs along other dimensions, and for a batch of batches."""
-    tensors = (*batch.rows[0], *batch.looped[0])
-    if subject.function.seed is not None or any(tensor.layout is not torch.strided for tensor in tensors):
-        return  # random numbers depend on how a batch lies in memory
-    yield _unless_refused(subject, batch, (-1,), "the last dimension")
-    if len(batch.chosen) > 1:
-        yield _unless_refused(subject, batch, (-1, 0), "the last and the first dimension in turns")
-    yield _nested(subject, batch)
+        if len(chosen) < len(leaves):
+            continue
+        yield _along(subject, replace(batch, rows=batch.rows[:1], looped=batch.looped[:1]))
+        is_random = subject.function.seed is not None  # random numbers depend on how a batch lies in memory
+        if is_random or any(tensor.layout is not torch.strided for tensor in (*batch.rows[0], *batch.looped[0])):
+            continue
+        yield _unless_refused(subject, batch, (-1,), "the last dimension")
+        if len(chosen) > 1:
+            yield _unless_refused(subject, batch, (-1, 0), "the last and the first dimension in turns")
+        yield _nested(subject, batch)
 
 
 def _batch(subject: Subject, leaves: Sequence[Tensor], chosen: Sequence[int]) -> Batch:
