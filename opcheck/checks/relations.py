@@ -161,8 +161,8 @@ def off_by(subject: Subject, got: Tensor, expected: Tensor) -> float:
     share = min(ROUNDING * unit, max(LEAST * unit, COARSE))
     rounding = share * (1.0 + (float(finite.max()) if finite.numel() else 0.0))
     random = context.case.claims.tolerance("nondeterminism", context.case.dtype).nondeterminism or 0.0
-    own = context.value_tolerance()
-    if torch.allclose(got, expected, own.rtol or 0.0, max(rounding, random, own.atol or 0.0), equal_nan=True):
+    atol, rtol = context.value_tolerance() or (0.0, 0.0)
+    if torch.allclose(got, expected, rtol, max(rounding, random, atol), equal_nan=True):
         return 0.0
     difference = largest_difference(got, expected)
     return difference if difference == difference else float("inf")
@@ -190,14 +190,12 @@ def agree(
     check, code = subject.check, asserted(code)
     if len(got) != len(expected):
         return fails(f"{check}: {len(got)} outputs, not {len(expected)} as those of {whose}", code=code)
-    tolerance = subject.context.value_tolerance()
+    atol, rtol = subject.context.value_tolerance() or (None, None)
     for index, (g, e) in enumerate(zip(got, expected, strict=True)):
-        if _are_near(g, e, 0.0 if tolerance.atol is not None else NARROWEST):
+        if _are_near(g, e, NARROWEST if atol is None else 0.0):
             continue  # fast path: assert_close takes 100 microseconds, and imports torch.distributed
         try:
-            torch.testing.assert_close(
-                g, e, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True, check_dtype=check_dtype
-            )
+            torch.testing.assert_close(g, e, rtol=rtol, atol=atol, equal_nan=True, check_dtype=check_dtype)
         except AssertionError as error:
             output = output_label(index, names[index] if names else "")
             return fails(f"{check}: {output} is not that of {whose}", str(error), code=code)

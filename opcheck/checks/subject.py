@@ -38,8 +38,6 @@ Path = tuple[int | str, ...]
 """The position of an argument, as in ("args", 0) or ("kwargs", "weight")."""
 NEARBY = 1 - 2**-10
 """The factor by which numbers that are not random change, see `Subject.elsewhere`. It leaves most domains intact."""
-TOLERANCES = {"eps", "atol", "rtol", "nondeterminism"}
-"""The overrides that are tolerances or the step of finite differences."""
 
 
 def no_note(line: str) -> None:
@@ -179,7 +177,7 @@ class Context:
 
     def _numbers_in(self, dtype: torch.dtype) -> Numbers | None:
         changes = self.case.claims.tolerance(self.case.check, self.case.dtype).numbers()
-        changes |= {key: value for key, value in self.overrides.items() if key in TOLERANCES}
+        changes |= {key: value for key, value in self.overrides.items() if key in Tolerance.model_fields}
         base = default_numbers(dtype, changes.get("eps"))
         return replace(base, **changes) if base and changes else base
 
@@ -188,7 +186,7 @@ class Context:
         """The tolerances of the check that are wider than the defaults, by name: for derivatives or for values."""
         if self.case.kind.dtypes == "derivative":
             return wider(self.numbers, default_numbers(self.dtype))
-        return wider(self.value_tolerance(), OF_VALUES.get(self.dtype, EXACT))
+        return wider(self.case.claims.value_tolerance(self.case.check, ""), OF_VALUES.get(self.dtype, EXACT))
 
     @cached_property
     def coverage(self) -> Coverage:
@@ -211,15 +209,10 @@ class Context:
         """Whether as many samples as possible are derived from each written one: `derive` is "thorough"."""
         return self.derive == "thorough"
 
-    def value_tolerance(self) -> Tolerance:
-        """Return rtol and atol for comparing values. Both are None if neither is set for this check.
-
-        If only one is set, the other is 0.
-        """
-        own = self.case.claims.value_tolerance(self.case.check, "")
-        if own.atol is None and own.rtol is None:
-            return own
-        return Tolerance(atol=own.atol or 0.0, rtol=own.rtol or 0.0)
+    def value_tolerance(self, dtype: str = "") -> tuple[float, float] | None:
+        """Return atol and rtol for comparing values; None if neither is set for this check, or for a coarse dtype."""
+        own = self.case.claims.value_tolerance(self.case.check, dtype)
+        return None if own.atol is None and own.rtol is None else (own.atol or 0.0, own.rtol or 0.0)
 
     def subject(self, sample: Sample) -> Subject:
         """Return the operator at a sample. Passes on the exceptions of making the sample.

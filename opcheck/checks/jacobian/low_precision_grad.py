@@ -42,7 +42,6 @@ from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, combine, fa
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, Moved, mismatch, rounding_unit
-from opcheck.planning.case import Case
 from opcheck.samples.derive import Derived, smallest
 from opcheck.spec.dtypes import double_of
 from opcheck.spec.library import Sample
@@ -194,11 +193,11 @@ def _of_long_sums(made: Attempt) -> Verdict | Answer:
         return "refused in backward"
     if not all(bool(result.isfinite().all()) for results in got.values() for result in results):
         return "untold"  # beyond the range of the dtype
-    named = names_of_parts(subject)
+    named, tolerance = names_of_parts(subject), subject.context.value_tolerance(subject.case.dtype)
     for part in computation.right:
         if computation.lost(itemgetter(part), got[part]) < LOST:
             continue  # no sum has stopped growing
-        off = computation.deviation(itemgetter(part), got[part], named[part], _stated(subject.case))
+        off = computation.deviation(itemgetter(part), got[part], named[part], tolerance)
         factors = [] if off is None else off.factors(WELL_CONDITIONED * FAR_OFF * rounding_unit(computation.dtype))
         if factors:
             title = f"low_precision_grad: in {subject.case.dtype}, where sums are long, {factors[0]}"
@@ -275,21 +274,15 @@ def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
 def _verdicts(subject: Subject, exact: Exact, got: Parts, reference: Parts | None) -> Iterator[Verdict]:
     """Compare outputs, gradients and tangents with exact ones, then with those of the reference in the same dtype."""
     case, named, source = subject.case, names_of_parts(subject), exact.truth.source
-    tested = perturbed(subject, exact.call)
+    tested, tolerance = perturbed(subject, exact.call), subject.context.value_tolerance(case.dtype)
     for part, right in exact.computation.right.items():
         if why := mismatch(got[part], right, named[part]):
             yield fails(f"low_precision_grad: other shapes than those of {source}: {why}")
-        off = exact.computation.deviation(itemgetter(part), got[part], named[part], _stated(case), tested)
+        off = exact.computation.deviation(itemgetter(part), got[part], named[part], tolerance, tested)
         if off is not None:
             lines = [*off.lines(), f"compared with {source}, for the same numbers"]
             yield fails(f"low_precision_grad: in {case.dtype}, {off.headline()}", "\n".join(lines))
         yield _like_reference(subject, vector(right), got[part], reference[part], part) if reference else HOLDS
-
-
-def _stated(case: Case) -> tuple[float, float] | None:
-    """Return the atol and rtol of the spec, which replace the rounding bound; None if it states neither."""
-    own = case.claims.value_tolerance(case.check, case.dtype)
-    return None if own.atol is None and own.rtol is None else (own.atol or 0.0, own.rtol or 0.0)
 
 
 def _like_reference(subject: Subject, value: Tensor, got: Tensors, reference: Tensors, part: str) -> Verdict:
