@@ -42,14 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name == chosen:
             module = import_module(f"opcheck.cli.{name}")
             module.add_arguments(sub)
-    if chosen is not None and chosen not in COMMANDS:
-        return _unknown(chosen)
     options = parser.parse_args(arguments)
     options.words = arguments
     return _guarded(options)
 
 
 def _guarded(options: argparse.Namespace) -> int:
+    from opcheck.spec.problems import SpecError  # not above: --help would wait for pydantic
+
     try:
         code = int(import_module(f"opcheck.cli.{options.command}").run(options))
         sys.stdout.flush()
@@ -59,20 +59,8 @@ def _guarded(options: argparse.Namespace) -> int:
         return 0
     except OSError as error:
         warn(str(error))
-        return 2
-    except KeyboardInterrupt:
-        return 2
-    except Exception as error:
-        from opcheck.spec.problems import SpecError
-
-        if not isinstance(error, SpecError):
-            raise
+    except SpecError as error:
         print(error, file=sys.stderr)
-        return 2
-
-
-def _unknown(word: str) -> int:
-    from opcheck.spec.problems import unknown, worded
-
-    warn(worded(*unknown("command", word, COMMANDS, most=len(COMMANDS))))
+    except KeyboardInterrupt:
+        pass
     return 2

@@ -70,8 +70,7 @@ def _formulas(library: Library, options: argparse.Namespace, settings: Settings)
     from opcheck.running.session import RunSession
 
     session = RunSession(settings, own_process=True)
-    problems = session.prepare(library)
-    if problems:
+    if problems := session.prepare(library):
         raise SpecError(problems)
     names, lost = reached(list(library), session, options.n, options.timeout)
     return {"reached": sorted(names), "not_measured": lost}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from typing import Any
 
 from opcheck.cli.stdout import say
@@ -39,23 +40,13 @@ def run(options: argparse.Namespace) -> int:
 
 def record(profile: DeviceProfile, answer: Availability) -> dict[str, Any]:
     """Return a profile, inherited keys included, and whether its device is present, as plain data."""
+    keys = {"about", "inherits", "module", "dtypes", "allow", "deny", "seed", "synchronize", "resources"}
     return {
         "name": profile.name,
         "torch": profile.device_string,
-        "about": profile.about,
         "file": profile.file,
-        "inherits": profile.inherits,
-        "module": profile.module,
-        "present": answer.present,
-        "reason": answer.reason,
-        "count": answer.count,
-        "detail": answer.detail,
+        **profile.model_dump(mode="json", include=keys),
+        **asdict(answer),
         "lacks": list(expand(profile.lacks)),
-        "dtypes": list(profile.dtypes),
-        "allow": None if profile.allow is None else list(profile.allow),
-        "deny": list(profile.deny),
         "expect": len(profile.expect),
-        "seed": profile.seed,
-        "synchronize": profile.synchronize,
-        "resources": profile.resources,
     }

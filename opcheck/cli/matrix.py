@@ -38,7 +38,11 @@ def run(options: argparse.Namespace) -> int:
     if matrix is None:
         raise RequestError([NO_MATRIX])
     with declared(settings.dtypes()):
-        _refuse_mistakes(settings, matrix)
+        unknown = list(matrix.unknown_names(settings.profiles()))
+        if unknown:
+            raise SpecError(
+                settings.problem(("matrix", *one.place), one.what, one.expected, one.nearest) for one in unknown
+            )
         for line in _left_out(settings, matrix):
             warn(line)
     if options.format == "github":
@@ -49,18 +53,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(json.dumps(matrix.jobs(), indent=1))
     return 0
-
-
-def _refuse_mistakes(settings: Settings, matrix: Matrix) -> None:
-    """Raise SpecError for unknown devices and dtypes, and groups of dtypes that overlap.
-
-    These mistakes can only be found once the device profiles are loaded.
-    """
-    unknown = list(matrix.unknown_names(settings.profiles()))
-    if unknown:
-        raise SpecError(
-            settings.problem(("matrix", *one.place), one.what, one.expected, one.nearest) for one in unknown
-        )
 
 
 def _left_out(settings: Settings, matrix: Matrix) -> Iterator[str]:

@@ -24,16 +24,13 @@ from opcheck.cli.stdout import say, terminated_as_interrupt
 from opcheck.planning.planner import rule_against
 from opcheck.pytest_plugin.options import add_options, seed
 from opcheck.settings import Settings
-from opcheck.spec import Operator, SpecError
-from opcheck.spec.checks import Derive
-from opcheck.spec.device_profile import DeviceProfile
+from opcheck.spec import SpecError
 from opcheck.spec.problems import RequestError
 from opcheck.text import counted
 
 if TYPE_CHECKING:
     from opcheck.mutation.measure import Answer, Measured, Target
     from opcheck.mutation.mutant import Proof
-    from opcheck.running.session import RunSession
 
 TIMEOUT = 120.0
 
@@ -61,6 +58,11 @@ def run(options: argparse.Namespace) -> int:
 
     Return 1 if the score is too low, an operator could not be measured or a proof fails, else 0.
     """
+    from opcheck.mutation.measure import Target, measure, score
+    from opcheck.mutation.mutant import drawn, prove
+    from opcheck.running.own_process import apart, split_results
+    from opcheck.running.session import RunSession
+
     settings = Settings.find(profiles=options.device_profile)
     library = loaded(options.paths, settings)
     chosen = selection(options, settings, library)
@@ -68,56 +70,35 @@ def run(options: argparse.Namespace) -> int:
     operators = [
         operator for operator in library if chosen.takes_operator(operator) and not rule_against(operator, device)
     ]
+    session = RunSession(settings, own_process=True, derive=chosen.derive)
     with terminated_as_interrupt(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings of operators, which `opcheck run` shows
-        return _measured(operators, device, chosen.derive, options, settings)
-
-
-def _measured(
-    operators: Sequence[Operator],
-    device: DeviceProfile,
-    derive: Derive,
-    options: argparse.Namespace,
-    settings: Settings,
-) -> int:
-    from opcheck.mutation.measure import Target, measure, score
-    from opcheck.mutation.mutant import drawn, prove
-    from opcheck.running.own_process import apart, split_results
-    from opcheck.running.session import RunSession
-
-    session = RunSession(settings, own_process=True, derive=derive)
-    _prepare(session, operators, device)
-    own = {one.id: Target(one, device, session, derive, options.of.replace("-", " ")) for one in operators}
-    forks = device.device_string == "cpu"
-    each = partial(apart, processes=options.n, seconds=options.timeout, forks=forks)
-    answers = each(lambda name: measure(own[name]), list(own))
-    by_name, lost = split_results(own, _shown(answers, "operators", len(own)))
-    measured = list(by_name.values())
-    mutants = drawn(measured, settings.seed) if options.prove else []
-    proved = each(lambda pair: prove(own[pair[0]], pair[1]), mutants)
-    proofs = list(_shown(islice(filter(None, proved), options.prove), "mutants", options.prove))
+        if problems := session.prepare(operators, [device]):
+            raise SpecError(problems)
+        present = session.device(device).availability
+        if not present.present:
+            raise RequestError([f"the device {device.name} is not present: {present.reason}"])
+        wrong = options.of.replace("-", " ")
+        own = {one.id: Target(one, device, session, chosen.derive, wrong) for one in operators}
+        forks = device.device_string == "cpu"
+        each = partial(apart, processes=options.n, seconds=options.timeout, forks=forks)
+        answers = each(lambda name: measure(own[name]), list(own))
+        by_name, lost = split_results(own, _shown(answers, "operators", len(own)))
+        measured = list(by_name.values())
+        mutants = drawn(measured, settings.seed) if options.prove else []
+        proved = each(lambda pair: prove(own[pair[0]], pair[1]), mutants)
+        proofs = list(_shown(islice(filter(None, proved), options.prove), "mutants", options.prove))
     if options.prove and not proofs:
-        raise RequestError(
-            ["--prove found no operator to mutate: it needs one that is not a module and passes without a mutation"]
-        )
+        what = "--prove found no operator to mutate: it needs one that is not a module and passes without a mutation"
+        raise RequestError([what])
     if options.json:
-        print(json.dumps(_record(own, measured, lost, proofs, derive), indent=1))
+        print(json.dumps(_record(own, measured, lost, proofs, chosen.derive), indent=1))
     else:
         _print(measured, lost, proofs)
     if options.write:
         _write(own, measured, quiet=options.json)
     too_low = falls_short(options, "score", score(measured))
     return int(too_low or bool(lost) or not all(proof.agrees for proof in proofs))
-
-
-def _prepare(session: RunSession, operators: Sequence[Operator], device: DeviceProfile) -> None:
-    """Import the operators. Raises SpecError if that fails, RequestError if the device is not present."""
-    problems = session.prepare(operators, [device])
-    if problems:
-        raise SpecError(problems)
-    present = session.device(device).availability
-    if not present.present:
-        raise RequestError([f"the device {device.name} is not present: {present.reason}"])
 
 
 def _shown(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:

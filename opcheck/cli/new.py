@@ -16,12 +16,6 @@ from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import FOLDER, Settings
 from opcheck.spec.problems import RequestError
 
-ALONE = {"OMP_NUM_THREADS": "1"}
-"""Environment variables to set before torch is imported, so that this process can be forked."""
-
-NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
-"""Further environment variables, if only the CPU is used."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
@@ -58,8 +52,8 @@ def run(options: argparse.Namespace) -> int:
     settings = Settings.find(profiles=options.device_profile)
     device = one_device(options, settings, "operators are drafted")
     on_cpu = device.device_string == "cpu"
-    if "torch" not in sys.modules:
-        os.environ |= ALONE | (NO_GPU if on_cpu else {})
+    if "torch" not in sys.modules:  # with more threads, or a GPU, this process could not be forked
+        os.environ |= {"OMP_NUM_THREADS": "1"} | ({"CUDA_VISIBLE_DEVICES": ""} if on_cpu else {})
     if not on_cpu:
         there = ask([device], settings)[device.name]
         if not there.present:

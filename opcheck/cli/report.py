@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from opcheck.pytest_plugin.options import number
 from opcheck.report.annotations import MOST, github_annotations
 from opcheck.report.content import Report
 from opcheck.report.diff import diff
-from opcheck.report.files import is_stream
+from opcheck.report.files import STANDARD, is_stream
 from opcheck.report.findings import Finding, findings
 from opcheck.report.merge import gaps, merge
 from opcheck.report.store import read, write
@@ -60,11 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="no regression; may be repeated",
     )  # fmt: skip
     comparing.add_argument("--github-annotations", action="store_true", help="annotate the newly failing cases")
-    markdown = action(_markdown, "markdown", "print a report as Markdown, for the summary of a step in CI")
+    markdown = action(_convert, "markdown", "print a report as Markdown, for the summary of a step in CI")
+    markdown.set_defaults(output=Path(STANDARD))
     lines = "print failures as annotations, which GitHub shows at their lines"
     annotations = action(_annotate, "github-annotations", lines)
-    junit = action(_junit, "junit", "write a report as JUnit's XML")
-    html = action(_html, "html", "write a report as a page for a browser")
+    junit = action(_convert, "junit", "write a report as JUnit's XML")
+    html = action(_convert, "html", "write a report as a page for a browser")
     for one in (markdown, annotations, junit, html):
         one.add_argument("report", type=Path, metavar="REPORT")
     for one in (merging, junit, html):
@@ -115,30 +117,15 @@ def _diff(options: argparse.Namespace) -> int:
     return int(changes.is_regression(allowed) or not changes.compared)
 
 
-def _markdown(options: argparse.Namespace) -> int:
-    from opcheck.report.markdown import markdown
-
-    print(markdown(read(options.report)), end="")
+def _convert(options: argparse.Namespace) -> int:
+    """Write a report in the format of the action. Each format is a module of that name in `opcheck.report`."""
+    import_module(f"opcheck.report.{options.action}").write(read(options.report), options.output)
     return 0
 
 
 def _annotate(options: argparse.Namespace) -> int:
     runs = read(options.report).runs
     say(*github_annotations((run.records for run in runs), options.folder, options.most))
-    return 0
-
-
-def _junit(options: argparse.Namespace) -> int:
-    from opcheck.report.junit import write_junit
-
-    write_junit(read(options.report), options.output)
-    return 0
-
-
-def _html(options: argparse.Namespace) -> int:
-    from opcheck.report.html import write
-
-    write(read(options.report), options.output)
     return 0
 
 
@@ -168,6 +155,8 @@ def observed(finding: Finding) -> str:
     If the device of the fault is absent, nothing runs, and the text says so. A fault that crashes is reproduced in a
     separate process, which may raise TimeoutError. Errors of the reproduction other than the known one are raised.
     """
+    import torch
+
     if is_out_of_reach(finding):
         return f"not run: {finding.device} is absent"
     if finding.crashes:
@@ -175,20 +164,6 @@ def observed(finding: Finding) -> str:
 
         status, _ = executed(finding.reproduction)
         return ending(status) if status < 0 else ""
-    return _happened(finding)
-
-
-def is_out_of_reach(finding: Finding) -> bool:
-    """Return whether a fault needs a device that is absent."""
-    import torch
-
-    return bool(finding.device) and not torch.get_device_module(finding.device).is_available()
-
-
-def _happened(finding: Finding) -> str:
-    """Run a reproduction in this process. Return the wrong behavior in words, or an empty string. See `observed`."""
-    import torch
-
     names: dict[str, Any] = {}
     try:
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
@@ -205,3 +180,10 @@ def _happened(finding: Finding) -> str:
     except AssertionError:
         return f"actual = {names['actual']}\nexpected = {names['expected']}"
     return ""
+
+
+def is_out_of_reach(finding: Finding) -> bool:
+    """Return whether a fault needs a device that is absent."""
+    import torch
+
+    return bool(finding.device) and not torch.get_device_module(finding.device).is_available()

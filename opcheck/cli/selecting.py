@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from functools import partial
 from pathlib import Path
 
@@ -68,17 +69,14 @@ def _count(text: str) -> int:
 
 def duration(text: str) -> float:
     """Return a duration such as `20s`, `10m` or `1h` in seconds. Raises ArgumentTypeError."""
-    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
-    try:
-        seconds = float(number) * UNITS[unit]
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
+    match = re.fullmatch(r"(\d*\.?\d+)([smh]?)", text)
+    seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
+    if not seconds:
         raise argparse.ArgumentTypeError(f'"{text}" is no time; expected one such as 20s, 10m or 1h')
     return seconds
 
 
-UNITS = {"s": 1, "m": 60, "h": 3600}
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def loaded(paths: list[Path] | list[str], settings: Settings) -> Library:

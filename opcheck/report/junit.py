@@ -21,7 +21,7 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 TAGS = {"failed": "failure", "xpassed": "failure", "inconclusive": "failure", "blocked": "failure", "error": "error"}
 
 
-def write_junit(report: Report, path: Path) -> None:
+def write(report: Report, path: Path) -> None:
     """Write a report as JUnit XML, with a suite for each run. Raises OSError.
 
     Tests have the names that they have in a run with `--junitxml`. If several runs have a case, its name includes the

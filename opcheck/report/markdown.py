@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from opcheck.report.causes import Failure, failures_by_cause
 from opcheck.report.content import Report, Run
+from opcheck.report.files import replace
 from opcheck.report.labels import by_device, columns, labels
 from opcheck.report.merge import gaps
 from opcheck.report.remarks import wide_lines
@@ -25,6 +27,11 @@ LONGEST = 4000
 
 Cases = Sequence[tuple[str, Outcome]]
 """The records of a report, each with the name of its column."""
+
+
+def write(report: Report, path: Path) -> None:
+    """Write a report as Markdown. Raises OSError if the file cannot be written."""
+    replace(path, [markdown(report).encode()])
 
 
 def markdown(report: Report) -> str:

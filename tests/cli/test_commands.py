@@ -136,8 +136,8 @@ class TestSchema:
 
 
 KEYS = (
-    "name", "torch", "about", "file", "inherits", "module", "present", "reason", "count", "detail", "lacks", "dtypes",
-    "allow", "deny", "expect", "seed", "synchronize", "resources",
+    "name", "torch", "file", "inherits", "about", "module", "seed", "synchronize", "resources", "dtypes", "allow",
+    "deny", "present", "reason", "count", "detail", "lacks", "expect",
 )  # fmt: skip
 """What `opcheck devices --json` says of a device. Other programs read it."""
 
@@ -225,11 +225,10 @@ class TestCommandLine:
     def test_the_version_is_that_of_the_package(self, cli):
         assert cli("--version").out == f"opcheck {opcheck.__version__}\n"
 
-    def test_an_unknown_command_is_told_with_the_nearest_one(self, cli):
+    def test_an_unknown_command_is_told_with_those_that_there_are(self, cli):
         run = cli("lsit")
-        assert (
-            run.err == f'opcheck: unknown command "lsit"; expected one of {", ".join(COMMANDS)}; did you mean "list"?\n'
-        )
+        assert "invalid choice: 'lsit' (choose from " in run.err
+        assert all(name in run.err for name in COMMANDS)
         assert run.code == 2
 
     def test_no_command_is_a_mistake(self, cli):

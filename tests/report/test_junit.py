@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from report_files import record, report, run
 
-from opcheck.report.junit import check_writable, name_tests, write_junit
+from opcheck.report.junit import check_writable, name_tests, write
 from opcheck.running.outcome import KINDS
 
 WRITTEN = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"><testsuite name="pytest">
@@ -73,11 +73,11 @@ def test_what_is_no_file_is_left_alone(tmp_path):
 
 @pytest.fixture
 def written(tmp_path):
-    def write(*records, **keys):
-        write_junit(report(*records, **keys), tmp_path / "report.xml")
+    def parsed(*records, **keys):
+        write(report(*records, **keys), tmp_path / "report.xml")
         return ElementTree.parse(tmp_path / "report.xml").getroot()
 
-    return write
+    return parsed
 
 
 def test_each_outcome_has_the_element_that_readers_know(written):
