@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
-
-from packaging.version import InvalidVersion, Version
 
 from opcheck.report.content import Report, Run
 from opcheck.running.outcome import Outcome
@@ -98,8 +97,5 @@ def _part(one: Conditions, name: str) -> str:
 
 
 def _minor(text: str) -> str:
-    try:
-        version = Version(text)
-    except InvalidVersion:
-        return text
-    return f"{version.major}.{version.minor}"
+    found = re.match(r"\d+\.\d+", text)
+    return found[0] if found else text

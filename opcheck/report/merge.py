@@ -14,7 +14,13 @@ from opcheck.text import counted
 SAME = (*(name for name in Conditions._fields if name != "details"), "selection")
 """The fields that are equal in all shards of a run, as well as `devices`."""
 
-OPTIONS = ("--shard", "--opcheck-shard")
+DIFFERENCES = {
+    "specs": "the shards were planned from different specs ({}); rerun them from one commit",
+    "planned": "the shards selected different cases ({}); rerun them with the same options",
+}
+"""The digests that are equal in all shards of a run, with the message if they are not."""
+
+OPTIONS = {"--shard", "--opcheck-shard"}
 
 MOST = 5
 """The maximum number of cases that an error lists."""
@@ -149,18 +155,13 @@ def _missing(shards: Sequence[Run]) -> list[str]:
 
 def _difference(shards: Iterable[Run]) -> str:
     """Return an error message if the shards have different specs or selected cases, else an empty string."""
-    for key in ("specs", "planned", "cases"):
-        homes: defaultdict[object, list[str]] = defaultdict(list)
+    for key, what in DIFFERENCES.items():
+        homes: defaultdict[str, list[str]] = defaultdict(list)
         for run in shards:
-            homes[getattr(run, key)].append(run.shard)
-        known = [", ".join(names) for value, names in homes.items() if value not in (None, "")]
-        if len(known) > 1:
-            which = f"({' and '.join(known)})"
-            return {
-                "specs": f"the shards were planned from different specs {which}; rerun them from one commit",
-                "planned": f"the shards selected different cases {which}; rerun them with the same options",
-                "cases": "the shards selected different numbers of cases",
-            }[key]
+            if digest := getattr(run, key):
+                homes[digest].append(run.shard)
+        if len(homes) > 1:
+            return what.format(" and ".join(", ".join(names) for names in homes.values()))
     return ""
 
 
@@ -189,22 +190,13 @@ def _joined(several: Iterable[Run]) -> Run | None:
     for name, text in (item for run in shards for item in run.details.items() if item[1]):
         if details.setdefault(name, text) != text:
             return None
+    words = zip(["", *shards[0].command], shards[0].command, strict=False)
     changed = {
         "details": details,
-        "command": _without_shard(shards[0].command),
+        "command": [word for before, word in words if not {before, word.partition("=")[0]} & OPTIONS],
         "shard": "",
         "started": min(run.started for run in shards),
         "seconds": round(sum(run.seconds or 0.0 for run in shards), 3),
         "records": [record for run in shards for record in run.records],
     }
     return shards[0].model_copy(update=changed)
-
-
-def _without_shard(command: Iterable[str]) -> list[str]:
-    kept, words = [], iter(command)
-    for word in words:
-        if word in OPTIONS:
-            next(words, None)
-        elif not word.startswith(tuple(f"{option}=" for option in OPTIONS)):
-            kept.append(word)
-    return kept

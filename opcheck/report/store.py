@@ -151,8 +151,6 @@ def _parsed(text: bytes, prefix: str) -> Iterator[tuple[int, Line | Outcome]]:
         try:
             data = from_json(line, allow_inf_nan=False)
         except ValueError as error:
-            if number == 1 and (old := re.match(rb'\s*\{\s*"schema": *"(\d+\.\d+)"', text)):
-                _is_newer(old[1].decode(), prefix)  # older formats were one JSON document
             if number == 1 or number < len(lines) or not str(error).startswith("EOF "):
                 why = str(error).replace(" at line 1 column ", ", at column ")
                 raise RequestError([f"{no_report} is not JSON: {why}"], prefix) from None

@@ -143,7 +143,11 @@ class TestShards:
     @pytest.mark.parametrize(
         ("ours", "theirs", "what"),
         [
-            ({"cases": 6}, {"cases": 8}, "selected different numbers of cases"),
+            (
+                {"cases": 6, "planned": "a"},
+                {"cases": 8, "planned": "b"},
+                "selected different cases (1/3, 2/3 and 3/3); rerun them with the same options",
+            ),
             (
                 {"cases": 6, "planned": "a"},
                 {"cases": 6, "planned": "b"},

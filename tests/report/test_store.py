@@ -257,13 +257,9 @@ class TestVersions:
         own[0] = {"schema": "3.0"}
         assert refused(own) == "is of version 3.0 of the format; expected 2.x: update opcheck to read it"
 
-    @pytest.mark.parametrize(
-        "text", ['{"schema": "1.1",\n"runs": [\n{}\n],\n"records": [', '{"schema": "1.1", "runs": []}']
-    )
-    @pytest.mark.parametrize("indent", ["", "\n  "])
-    def test_so_is_the_one_document_of_an_older_opcheck(self, refused, text, indent):
+    def test_so_is_an_older_one(self, refused):
         told = "is of version 1.1 of the format; expected 2.x: run the cases again with --report-json"
-        assert refused("{" + indent + text[1:]) == told
+        assert refused([{"schema": "1.1"}]) == told
 
     @pytest.mark.parametrize("schema", [1, "", "1", "one", "1.0.0", None, "1.-1"])
     def test_what_is_no_version_is_refused(self, refused, schema):

@@ -70,22 +70,14 @@ class Entry(BaseModel):
 
     def shown(self) -> list[Any]:
         """Return the name of the entry, its numerical and its analytical value."""
-        above = f"{self.name}{[*self.output_index]}{self.output_part and '.'}{self.output_part}"
-        below = f"{self.leaf_name}{[*self.leaf_index]}{self.leaf_part and '.'}{self.leaf_part}"
+        above = f"{self.name}{self.output_index}{self.output_part and '.'}{self.output_part}"
+        below = f"{self.leaf_name}{self.leaf_index}{self.leaf_part and '.'}{self.leaf_part}"
         return [f"d {above} / d {below}", _number(self.numerical), _number(self.analytical)]
-
-
-class Finding(BaseModel):
-    """A pattern in the disagreement of two Jacobians, such as a constant factor."""
-
-    kind: str
-    text: str
 
 
 class Diagnosis(BaseModel):
     """The fields of a record about a wrong Jacobian. Other fields are ignored."""
 
-    diagnosis: list[Finding] = []
     worst: list[Entry] = []
     jacobians: list[Window] = []
 
@@ -153,9 +145,10 @@ def _details(record: Outcome) -> dict[str, Any]:
     except ValidationError:
         pass  # the fields are shown unchanged
     else:
-        shown["findings"] = [one.text for one in own.diagnosis]
+        shown["findings"] = record.findings
         shown["worst"] = [one.shown() for one in own.worst]
         shown["jacobians"] = [one.model_dump() for one in own.jacobians]
-        for name in (*Diagnosis.model_fields, *(ENTRY if "worst" in fields else ())):
+        known = (*(["diagnosis"] if record.findings else []), *(ENTRY if "worst" in fields else []))
+        for name in (*Diagnosis.model_fields, *known):
             fields.pop(name, None)
     return {name: value for name, value in {**shown, "fields": fields}.items() if value}
