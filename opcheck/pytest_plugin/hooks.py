@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
-import random
+import pickle
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -13,18 +12,14 @@ from typing import Any
 
 import pytest
 
-from opcheck.pytest_plugin.items import CaseItem, SpecCollector, report_death
+from opcheck.pytest_plugin.items import CaseItem, SpecCollector, cases_of, report_death
 from opcheck.pytest_plugin.options import OPTIONS
 from opcheck.pytest_plugin.project import PLUGIN, SENT, Plugin
-from opcheck.pytest_plugin.sharding import register_shard
+from opcheck.pytest_plugin.sharding import Sharding
 from opcheck.text import counted, printable, well_formed
 
-LOGGING_SETTINGS = (
-    "log_auto_indent", "log_cli", "log_cli_date_format", "log_cli_format", "log_cli_level", "log_date_format",
-    "log_file", "log_file_date_format", "log_file_format", "log_file_level", "log_file_mode", "log_format", "log_level",
-)  # fmt: skip
-"""The settings of pytest's logging plugin. `opcheck run` blocks this plugin, since it processes all of torch's loggers
-in each phase of a test."""
+COUNTS = ("left_out", "planned", "shared", "refused")
+"""What a worker of pytest-xdist finds out in collection, and the controlling process needs to know."""
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -37,8 +32,9 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
         if option.word == "--specs":
             parser.addini("opcheck_specs", option.help, type="paths", default=[])
     if pluginmanager.is_blocked("logging"):  # by `opcheck run`, but a project may have settings for the plugin
-        for name in LOGGING_SETTINGS:
-            parser.addini(name, "unused: logging is disabled")
+        from _pytest import logging
+
+        logging.pytest_addoption(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -74,15 +70,17 @@ def pytest_configure(config: pytest.Config) -> None:
         plugin.settings  # noqa: B018 - imports plugins, so that marks of their checks are listed, too
         for kind in check_kinds().values():
             plugin.mark(kind.name, kind.claim)
-    register_shard(plugin)
+    # Registered late, so that it comes before the plugin of --lf, which would remove cases before they are divided.
+    config.pluginmanager.register(Sharding(plugin))
     if not config.option.opcheck_alone:  # `opcheck run` reports unknown names itself
         _refuse_unknown_names(plugin)
-    # With -p no:junitxml, there is no option xmlpath.
-    reported = config.option.opcheck_report_json or getattr(config.option, "xmlpath", None)
-    if reported and not hasattr(config, "workerinput"):
-        from opcheck.pytest_plugin.reports import register_reports
+    option = config.option
+    is_reported = option.opcheck_alone or option.opcheck_report_json or getattr(option, "xmlpath", None)
+    if is_reported and not hasattr(config, "workerinput"):
+        from opcheck.pytest_plugin.reports import RunReports
 
-        register_reports(plugin)
+        plugin.reports = RunReports(plugin)
+        config.pluginmanager.register(plugin.reports)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -104,11 +102,11 @@ def _refuse_unknown_names(plugin: Plugin) -> None:
         if absent:
             raise pytest.UsageError("\n".join(absent))
     if plugin.names("check") or plugin.names("dtype"):
+        from opcheck.planning import Selection
         from opcheck.spec import Library
 
-        named = dataclasses.replace(plugin.selection, operators=(), tags=())
-        mistakes = named.mistakes(Library(()))
-        if mistakes:
+        named = Selection(checks=plugin.names("check"), dtypes=plugin.names("dtype"))
+        if mistakes := named.mistakes(Library(())):
             raise pytest.UsageError("\n".join(mistakes))
 
 
@@ -124,32 +122,10 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return SpecCollector.from_parent(parent, path=file_path, nodeid=nodeid)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Shuffle the cases if a random order is requested; other tests keep their positions.
-
-    The order does not affect shards: they depend only on which cases are selected.
-    """
-    order = config.stash[PLUGIN].order
-    if order is not None:
-        cases = [item for item in items if isinstance(item, CaseItem)]
-        shuffled = iter(random.Random(order).sample(cases, len(cases)))
-        items[:] = [next(shuffled) if isinstance(item, CaseItem) else item for item in items]
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Record the selected cases, unless `Sharding` has recorded them."""
-    plugin = session.config.stash[PLUGIN]
-    cases = [item.case for item in session.items if isinstance(item, CaseItem)]
-    if plugin.planned is None and cases:
-        plugin.plan(cases)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Import torch and the modules of operators. Otherwise, the imports would count as time of the first case."""
-    cases = [item.case for item in session.items if isinstance(item, CaseItem)]
+    cases = cases_of(session.items)
     if cases and not session.config.option.collectonly:
         plugin = session.config.stash[PLUGIN]
         if not plugin.runs_elsewhere:
@@ -169,7 +145,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         plugin.worker.leave()
     is_empty = plugin.shared is not None and plugin.shared.own == 0 < plugin.shared.others
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput[SENT] = plugin.from_worker()
+        session.config.workeroutput[SENT] = pickle.dumps({name: getattr(plugin, name) for name in COUNTS})
     elif plugin.refused:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
     elif session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and is_empty:
@@ -185,10 +161,9 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """Take over the counts of a worker of pytest-xdist."""
-    sent = getattr(node, "workeroutput", {}).get(SENT)
-    if sent:
-        node.config.stash[PLUGIN].take_over(sent)
+    """Take over the counts of a worker of pytest-xdist. Those of all workers are equal: they collect the same cases."""
+    if sent := getattr(node, "workeroutput", {}).get(SENT):
+        vars(node.config.stash[PLUGIN]).update({name: value for name, value in pickle.loads(sent).items() if value})
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -203,7 +178,7 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str | None:
     """Return a line that plain pytest does not contain crashes, exits and hangs."""
-    if any(isinstance(item, CaseItem) for item in items) and not hasattr(config, "workerinput"):
+    if cases_of(items) and not hasattr(config, "workerinput"):
         return (
             "opcheck: cases run in the pytest process: an operator that crashes, exits or hangs stops the whole "
             "session. Use `opcheck run` to run cases in separate processes"
@@ -239,19 +214,7 @@ def pytest_report_to_serializable(
     if not is_phase or report.when == "call" or not report.passed:
         return None
     brief = {name: getattr(report, name) for name in ("nodeid", "location", "when", "outcome", "duration")}
-    return {"$report_type": BRIEF, **brief}
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_report_from_serializable(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport | None:
-    """Restore a report that was shortened."""
-    if data.get("$report_type") != BRIEF:
-        return None
-    del data["$report_type"]
-    return pytest.TestReport(keywords={}, longrepr=None, **data)
-
-
-BRIEF = "opcheck phase"
+    return {"$report_type": "TestReport", "keywords": {}, "longrepr": None, **brief}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -259,21 +222,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     plugin, say = terminalreporter.config.stash[PLUGIN], terminalreporter.write_line
     if plugin.order is not None:
         say(f"opcheck: cases ran in random order; repeat it with --opcheck-order={plugin.order}")
-    if plugin.left_out:
-        from opcheck.report.remarks import left_out_lines
-
-        for line in left_out_lines(plugin.left_out):
-            say(f"opcheck: {line}")
     reports = [one for several in terminalreporter.stats.values() for one in several if hasattr(one, "opcheck")]
-    if any("tolerance" in report.opcheck.get("fields", {}) for report in reports):
+    if reports or plugin.left_out:
         from opcheck.pytest_plugin.reports import record_of
-        from opcheck.report.remarks import wide_count
+        from opcheck.report.remarks import left_out_lines, wide_count
 
-        for line in wide_count(filter(None, map(record_of, reports)), "opcheck run --wide"):
+        records = list(filter(None, map(record_of, reports)))
+        for line in (*left_out_lines(plugin.left_out), *wide_count(records, "opcheck run --wide")):
             say(f"opcheck: {line}")
-    skipped = [report.opcheck["reason"] for report in reports if report.opcheck["outcome"] == "skipped"]
-    for reason, count in Counter(one for one in skipped if "is not present" in one).most_common():
-        say(f"opcheck: {counted(count, 'case')} skipped: {printable(reason)}", yellow=True)
+        skipped = Counter(record.reason for record in records if record.outcome == "skipped")
+        for reason, count in skipped.most_common():
+            if "is not present" in reason:
+                say(f"opcheck: {counted(count, 'case')} skipped: {printable(reason)}", yellow=True)
     for line in plugin.troubles:
         say(f"opcheck: {printable(line)}", red=True)
     if plugin.refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,6 +133,11 @@ class CaseItem(pytest.Item):
         kind: OutcomeKind = "skipped" if report.skipped else "error"
         plugin = self.config.stash[PLUGIN]
         return plugin.outcome_without_verdict(self.case, kind, reason, text, report.duration).record()
+
+
+def cases_of(items: Iterable[pytest.Item]) -> list[Case]:
+    """Return the cases among the tests of pytest."""
+    return [item.case for item in items if isinstance(item, CaseItem)]
 
 
 def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Plugin) -> Outcome:

@@ -182,5 +182,4 @@ def pytest_arguments(options: argparse.Namespace) -> list[str]:
 def overrides(options: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of derivatives in the options of pytest, by name. They take precedence over the specs."""
     names = [option.dest for option in OPTIONS if option.section == "derivatives"]
-    values = {name: getattr(options, f"opcheck_{name}") for name in names}
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name in names if (value := getattr(options, f"opcheck_{name}")) is not None}

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import pickle
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from opcheck.pytest_plugin.options import overrides
-from opcheck.text import digest, separated
+from opcheck.text import separated
 
 if TYPE_CHECKING:
     from opcheck.planning import Case, Selection
@@ -57,6 +56,8 @@ class Plugin:
         """The numbers of selected cases in this and in other shards; None without a shard, or before collection."""
         self.refused = ""
         """Why the cases cannot be divided into shards by the given durations; empty if they can."""
+        self.reports: Any = None
+        """The `RunReports` of the run, in the controlling process, if a report is requested or by `opcheck run`."""
         self.troubles: list[str] = []
         """The problems with the reports of a finished run, one message each."""
         self.worker: Worker | None = None
@@ -72,14 +73,6 @@ class Plugin:
         self._prepared: set[str] = set()
         """The ids of the operators whose modules have been imported."""
 
-    def from_worker(self) -> bytes:
-        """Return the counts of a worker of pytest-xdist, for `take_over`."""
-        return pickle.dumps({name: getattr(self, name) for name in ("left_out", "planned", "shared", "refused")})
-
-    def take_over(self, counted: bytes) -> None:
-        """Take over the counts of a worker. The counts of all workers are equal, since they collect the same cases."""
-        vars(self).update({name: value for name, value in pickle.loads(counted).items() if value})
-
     def take_arguments(self) -> None:
         """Split `FILE::ID` arguments into files and case ids, and give pytest only paths that it does not split.
 
@@ -87,17 +80,14 @@ class Plugin:
         """
         config, base = self.config, self.config.invocation_params.dir
         for index, arg in enumerate(map(str, config.args)):
-            path = base / arg
-            if "::" in str(path) or "[" in str(path):
-                file, wanted = split_id(arg, base)
-                path = (base / file).resolve()
-                if wanted:
-                    self.selected.setdefault(path, set()).add(wanted)
-                if wanted or path.exists():
-                    config.args[index] = seen = unsplit(file, base)
-                    self.is_partial |= (base / seen).resolve() != path
-            place = path if path.exists() else base / arg.split("::")[0]
-            self.requested.append(place.resolve())
+            file, wanted = split_id(arg, base)
+            path = (base / file).resolve()
+            if wanted:
+                self.selected.setdefault(path, set()).add(wanted)
+            if wanted or path.exists():
+                config.args[index] = seen = unsplit(file, base)
+                self.is_partial |= (base / seen).resolve() != path
+            self.requested.append(path if path.exists() else (base / arg.split("::")[0]).resolve())
 
     def is_requested(self, path: Path) -> bool:
         """Return whether a path was requested, or is above or below a requested path."""
@@ -271,10 +261,6 @@ class Plugin:
         if problems:
             raise SpecError(problems)
         return library
-
-    def plan(self, cases: Iterable[Case]) -> None:
-        """Record the selected cases, including those of other shards."""
-        self.planned = digest(case.id for case in cases), self.catalogue.digest()
 
     def mark(self, name: str, about: str = "a check, device, dtype or tag") -> pytest.MarkDecorator:
         """Return the pytest mark of a name. The first call for a name registers the mark."""

@@ -1,4 +1,4 @@
-"""Writes the reports of a run, in the controlling process: JSON Lines, and the names in pytest's JUnit report."""
+"""Keeps the records of a run, in the controlling process, for the JSON report and for the names in pytest's JUnit."""
 
 from __future__ import annotations
 
@@ -16,31 +16,13 @@ import pytest
 
 from opcheck.pytest_plugin.options import SELECTION, overrides
 from opcheck.pytest_plugin.project import Plugin
-from opcheck.report.content import End, Header
+from opcheck.report.content import End, Header, Run
 from opcheck.report.files import STANDARD, within
 from opcheck.report.junit import check_writable, name_tests
 from opcheck.report.remarks import left_out_rows
 from opcheck.report.store import ReportFile
 from opcheck.running.outcome import Outcome
 from opcheck.spec.versions import version_of
-
-
-def register_reports(plugin: Plugin) -> None:
-    """Register the reports that the options request. Raises UsageError if one cannot be written."""
-    config = plugin.config
-    folder, path = config.invocation_params.dir, config.option.opcheck_report_json
-    if path == STANDARD:
-        raise pytest.UsageError("the report cannot be written: standard output shows progress; expected a file")
-    xmlpath = getattr(config.option, "xmlpath", None)
-    xml = folder / os.path.expanduser(os.path.expandvars(xmlpath)) if xmlpath else None  # as pytest does
-    try:
-        if xml is not None:
-            check_writable(xml)
-        file = ReportFile(folder / path) if path else None
-    except OSError as error:
-        raise pytest.UsageError(f"the report cannot be written: {error}") from None
-    if file is not None or xml is not None:
-        config.pluginmanager.register(RunReports(plugin, file, xml))
 
 
 def record_of(report: pytest.TestReport) -> Outcome | None:
@@ -52,15 +34,27 @@ def record_of(report: pytest.TestReport) -> Outcome | None:
 class RunReports:
     """A pytest plugin that appends the cases of a run to its report, and names them in the JUnit report of pytest."""
 
-    def __init__(self, plugin: Plugin, file: ReportFile | None, xml: Path | None) -> None:
-        """Create the plugin. file, xml: the JSON report and the JUnit report; None if not requested."""
+    def __init__(self, plugin: Plugin) -> None:
+        """Open the JSON report, if requested. Raises UsageError if a report that the options name cannot be written."""
         self._plugin = plugin
-        self._file = file
-        self._xml = xml
+        config = plugin.config
+        folder, path = config.invocation_params.dir, config.option.opcheck_report_json
+        if path == STANDARD:
+            raise pytest.UsageError("the report cannot be written: standard output shows progress; expected a file")
+        xml = getattr(config.option, "xmlpath", None)  # with -p no:junitxml, there is no such option
+        self._xml = folder / os.path.expanduser(os.path.expandvars(xml)) if xml else None  # as pytest does
+        try:
+            if self._xml is not None:
+                check_writable(self._xml)
+            self._file = ReportFile(folder / path) if path else None
+        except OSError as error:
+            raise pytest.UsageError(f"the report cannot be written: {error}") from None
         self._started, self._start = datetime.now(timezone.utc), time.monotonic()
         self._planned: set[str] | None = None
         """The node ids of the cases to run; None until they are known."""
-        self._done: dict[str, tuple[str, str]] = {}
+        self._done: dict[str, Outcome] = {}
+        """The records of the finished cases, by node id."""
+        self._names: dict[str, tuple[str, str]] = {}
         """By node id of a finished case, the id of the case, and why it ended its process; empty if it did not."""
         self._details: dict[str, str] = {}
         self._has_missed = False
@@ -93,13 +87,14 @@ class RunReports:
         if record is None:
             return
         has_ended = str(report.when) == "???" and report.failed  # pytest-xdist reports a crash as a phase "???"
-        self._done[report.nodeid] = record.id, record.reason if has_ended else ""
+        self._names[report.nodeid] = record.id, record.reason if has_ended else ""
+        self._details |= getattr(report, "opcheck_devices", {})
+        config = self._plugin.config
+        bases = (config.invocation_params.dir, config.rootpath)
+        file = _within(self._plugin.settings.root, bases, record.file) if record.file else ""
+        self._done[report.nodeid] = placed = replace(record, file=file)
         if self._file is not None:
-            self._details |= getattr(report, "opcheck_devices", {})
-            config = self._plugin.config
-            bases = (config.invocation_params.dir, config.rootpath)
-            file = _within(self._plugin.settings.root, bases, record.file) if record.file else ""
-            self._file.append(replace(record, file=file))
+            self._file.append(placed)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, Any, Any]:
@@ -111,7 +106,7 @@ class RunReports:
         try:
             result = yield
             if self._xml is not None:
-                troubles.append(name_tests(self._xml, self._done, session.config.option.junitprefix or ""))
+                troubles.append(name_tests(self._xml, self._names, session.config.option.junitprefix or ""))
         except OSError as error:
             if self._xml is None:
                 raise
@@ -124,6 +119,10 @@ class RunReports:
             if troubles and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return result
+
+    def run(self) -> Run:
+        """Return the finished run, as in its JSON report."""
+        return Run.model_construct(**dict(self._header()), **dict(self._end()), records=[*self._done.values()])
 
     def _header(self) -> Header:
         plugin, option = self._plugin, self._plugin.config.option

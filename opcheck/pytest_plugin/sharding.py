@@ -1,71 +1,75 @@
-"""A pytest plugin that keeps one shard of the cases, and deselects the others."""
+"""A pytest plugin that keeps one shard of the cases, and orders the cases at random if requested."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from opcheck.pytest_plugin.items import CaseItem
+from opcheck.pytest_plugin.items import CaseItem, cases_of
 from opcheck.pytest_plugin.project import Plugin
+from opcheck.text import digest
 
 if TYPE_CHECKING:
     from opcheck.planning.shards import Durations, Shard
 
 
-def register_shard(plugin: Plugin) -> None:
-    """Register the plugin if the options request a shard. Raises UsageError for options that do not fit together."""
-    option, base = plugin.config.option, plugin.config.invocation_params.dir
-    wanted, earlier, report = option.opcheck_shard, option.opcheck_durations, option.opcheck_report_json
-    if not wanted and not earlier:
-        return
-    from opcheck.planning.shards import NO_SHARD, Shard
-    from opcheck.report.store import read_durations
-    from opcheck.spec import SpecError
-
-    if not wanted:
-        raise pytest.UsageError(NO_SHARD)
-    if earlier and report and (base / earlier).resolve() == (base / report).resolve():
-        raise pytest.UsageError(f"the report would overwrite the durations, {earlier}; expected another file")
-    try:
-        durations = read_durations(base / earlier) if earlier else None
-    except SpecError as error:
-        raise pytest.UsageError(str(error)) from None
-    manager = plugin.config.pluginmanager
-    # Otherwise, --lf would remove cases before they are divided into shards.
-    if manager.has_plugin("lfplugin-collwrapper"):
-        manager.unregister(name="lfplugin-collwrapper")
-    manager.register(Sharding(plugin, Shard.parse(wanted), durations))
-
-
 class Sharding:
-    """A pytest plugin that selects one shard. -k, -m and --lf select within it, but do not change the shards."""
+    """A pytest plugin that selects one shard, and shuffles the cases. -k, -m and --lf select within the shard."""
 
-    def __init__(self, plugin: Plugin, shard: Shard, durations: Durations | None) -> None:
+    def __init__(self, plugin: Plugin) -> None:
+        """Read the options. Raises UsageError for options that do not fit together."""
         self.plugin = plugin
-        self.shard = shard
-        self.durations = durations
+        self.shard: Shard | None = None
+        self.durations: Durations | None = None
+        option, base = plugin.config.option, plugin.config.invocation_params.dir
+        wanted, earlier, report = option.opcheck_shard, option.opcheck_durations, option.opcheck_report_json
+        if not wanted and not earlier:
+            return
+        from opcheck.planning.shards import NO_SHARD, Shard
+        from opcheck.report.store import read_durations
+        from opcheck.spec import SpecError
+
+        if not wanted:
+            raise pytest.UsageError(NO_SHARD)
+        if earlier and report and (base / earlier).resolve() == (base / report).resolve():
+            raise pytest.UsageError(f"the report would overwrite the durations, {earlier}; expected another file")
+        try:
+            self.durations = read_durations(base / earlier) if earlier else None
+        except SpecError as error:
+            raise pytest.UsageError(str(error)) from None
+        self.shard = Shard.parse(wanted)
+        # Otherwise, --lf would remove cases before they are divided into shards.
+        if plugin.config.pluginmanager.has_plugin("lfplugin-collwrapper"):
+            plugin.config.pluginmanager.unregister(name="lfplugin-collwrapper")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-        """Divide the collected cases, let other plugins select, and keep the cases of the shard.
+        """Let other plugins select. Record the selected cases, keep those of the shard, and shuffle them.
 
-        Tests other than cases are all kept.
+        Other tests than cases are all kept, and keep their positions.
         """
-        from opcheck.planning.shards import Group, Shared, groups_in
-
-        cases = [item.case for item in items if isinstance(item, CaseItem)]
-        own = groups_in(self.shard, cases, self.durations)
+        collected = cases_of(items)
         yield
-        selected = [item.case for item in items if isinstance(item, CaseItem)]
-        count = sum(Group.of(case) in own for case in selected)
-        self.plugin.shared = Shared(str(self.shard), count, len(selected) - count)
-        self.plugin.plan(selected)
-        if cases and self.durations is not None and (mistake := self.durations.mistake(cases)):
-            self.plugin.refused = mistake  # not raised: pytest-xdist would treat an exception as a crash
-            items.clear()
-        taken = {item: not isinstance(item, CaseItem) or Group.of(item.case) in own for item in items}
-        if not all(taken.values()):
-            items[:] = [item for item in items if taken[item]]
-            config.hook.pytest_deselected(items=[item for item, kept in taken.items() if not kept])
+        selected = cases_of(items)
+        if selected or self.shard:
+            self.plugin.planned = digest(case.id for case in selected), self.plugin.catalogue.digest()
+        if self.shard:
+            from opcheck.planning.shards import Group, Shared, groups_in
+
+            own = groups_in(self.shard, collected, self.durations)
+            kept = {item: not isinstance(item, CaseItem) or Group.of(item.case) in own for item in items}
+            others = [item for item in items if not kept[item]]
+            self.plugin.shared = Shared(str(self.shard), len(selected) - len(others), len(others))
+            if collected and self.durations and (mistake := self.durations.mistake(collected)):
+                self.plugin.refused = mistake  # not raised: pytest-xdist would treat an exception as a crash
+                items.clear()
+            elif others:
+                items[:] = [item for item in items if kept[item]]
+                config.hook.pytest_deselected(items=others)
+        if self.plugin.order is not None:
+            cases = [item for item in items if isinstance(item, CaseItem)]
+            shuffled = iter(random.Random(self.plugin.order).sample(cases, len(cases)))
+            items[:] = [next(shuffled) if isinstance(item, CaseItem) else item for item in items]

@@ -52,9 +52,16 @@ class TerminalReport:
         """Create a report. tells_failures: whether to print a line for each cause of failures at once."""
         self.console = console
         self._tells_failures = tells_failures
+        self.total = 0
+        """The number of cases to run; 0 until it is known."""
         self.records: list[Outcome] = []
         self._counts: Counter[str] = Counter()
-        self._progress: Progress | None = None
+        columns = (
+            TextColumn("{task.description}"), BarColumn(bar_width=BAR), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("{task.fields[counts]}"),
+        )  # fmt: skip
+        # No refresh thread: pytest captures the output of tests, and would capture what the thread prints.
+        self._progress = Progress(*columns, console=console, auto_refresh=False)
         self._shown_at = 0.0
         self._bad: dict[Cause, Outcome] = {}
         """The failures so far, by `case_of`."""
@@ -63,12 +70,7 @@ class TerminalReport:
 
     def start(self, total: int) -> None:
         """Start a run of `total` cases."""
-        columns = (
-            TextColumn("{task.description}"), BarColumn(bar_width=BAR), MofNCompleteColumn(), TimeElapsedColumn(),
-            TextColumn("{task.fields[counts]}"),
-        )  # fmt: skip
-        # No refresh thread: pytest captures the output of tests, and would capture what the thread prints.
-        self._progress = Progress(*columns, console=self.console, auto_refresh=False)
+        self.total = total
         self._progress.add_task("cases", total=total, counts="")
         self._shown_at = 0.0 if self.console.is_terminal else time.monotonic()
         if self.console.is_terminal:
@@ -78,7 +80,7 @@ class TerminalReport:
         """Add the record of a finished case."""
         self.records.append(record)
         self._counts[record.outcome] += 1
-        if record.is_bad and self._progress is not None and self._tells_failures:
+        if record.is_bad and self.total and self._tells_failures:
             self._bad[case_of(record, record.check)] = record
             cause = cause_of(record, self._bad)
             if cause not in self._causes:
@@ -88,7 +90,7 @@ class TerminalReport:
         self._advance()
 
     def _advance(self) -> None:
-        if self._progress is None:
+        if not self.total:
             return
         done, (task,) = len(self.records), self._progress.tasks
         is_live, now = self.console.is_terminal, time.monotonic()
@@ -109,10 +111,9 @@ class TerminalReport:
 
     def stop(self) -> None:
         """End the progress display."""
-        if self._progress is not None and self.console.is_terminal:
+        if self.total and self.console.is_terminal:
             self._progress.refresh()
             self._progress.stop()
-        self._progress = None
 
     @property
     def has_failed(self) -> bool:

@@ -19,7 +19,7 @@ def since(write):
 
     def compare(old, new, *paths):
         spec = write('[[operator]]\nname = "torch.sin"\nsamples = [{ use = "unary" }]\n', "specs/a.toml")
-        return changes(old, new, load([spec], Settings()), [profiles()["cpu"]], paths or ["specs"])
+        return changes(old, new.runs[0], load([spec], Settings()), [profiles()["cpu"]], paths or ["specs"])
 
     return compare
 

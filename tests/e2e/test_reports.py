@@ -298,13 +298,6 @@ def test_a_full_device_is_told_at_the_end(cli):
     )
 
 
-def test_a_stream_cannot_be_compared(cli, project):
-    os.mkfifo("pipe")
-    done = cli("run", "specs/good.toml", "--report-json=pipe", "--github-annotations")
-    assert done.code == 2
-    assert "--report-json pipe must be a regular file" in done.err
-
-
 class TestFailuresAtTheEnd:
     """A JUnit report that cannot be written after all costs neither the summary nor the other report."""
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
 
 from opcheck.cli.run.ray.cluster import LOCAL, address
 from opcheck.cli.run.ray.controller import RayRun
 from opcheck.cli.run.start import TIMEOUT, run_cases
 from opcheck.cli.selecting import add_paths
 from opcheck.pytest_plugin.options import add_options
-from opcheck.report.files import is_stream
-from opcheck.settings import Settings
 from opcheck.spec.problems import RequestError
 
 
@@ -39,15 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--github-annotations",
         action="store_true",
         help="print failures as annotations, which GitHub shows at their lines",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--timeout", type=float, metavar="SECONDS", help=f"time limit for a case; default: {TIMEOUT:g}; 0: none"
     )
     parser.add_argument(
-        "--memory",
-        type=int,
-        metavar="MIB",
-        help="memory limit for a case; default: depends on what is available",
+        "--memory", type=int, metavar="MIB", help="memory limit for a case; default: depends on what is available"
     )
     add_options(parser, "derivatives")
 
@@ -55,9 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the selected cases. Return the exit code. Raises SpecError."""
     if options.against and options.x:
-        raise RequestError(
-            ["-x cannot be used with --against: it would stop at failures that the old report already has"]
-        )
+        why = "it would stop at failures that the old report already has"
+        raise RequestError([f"-x cannot be used with --against: {why}"])
     if options.ray and options.in_process:
         raise RequestError(["--ray cannot be used with --in-process"])
     if options.ray and options.order is not None:
@@ -65,16 +57,8 @@ def run(options: argparse.Namespace) -> int:
     if options.ray not in (None, LOCAL) and options.n:
         why = "it sets only the size of a cluster that opcheck starts; drop -n, or use --ray without an address"
         raise RequestError([f"-n cannot be used with --ray {options.ray}: {why}"])
-    reads = options.against or options.github_annotations
-    if reads and options.report_json and is_stream(Path(options.report_json)):
-        why = "when --against or --github-annotations is used, since they read it back"
-        raise RequestError([f"--report-json {options.report_json} must be a regular file {why}"])
     options.specs = options.paths
-    with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
-        if reads and not options.report_json:
-            options.report_json = str(Path(folder, "report.json"))
-        settings = Settings.find(profiles=options.device_profile)
-        return run_cases(options, settings, [RayRun(options)] if options.ray else [])
+    return run_cases(options, [RayRun(options)] if options.ray else [])
 
 
 def _processes(text: str) -> str:

@@ -7,28 +7,26 @@ import io
 import sys
 import time
 from collections.abc import Collection, Iterable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from opcheck.cli.selecting import devices, loaded, selection
+from opcheck.cli.selecting import devices, loaded
 from opcheck.cli.stdout import warn
 from opcheck.planning import plan
 from opcheck.planning.left_out import left_out
 from opcheck.pytest_plugin.project import PLUGIN
 from opcheck.pytest_plugin.reports import record_of
 from opcheck.report.annotations import github_annotations
-from opcheck.report.content import Report
+from opcheck.report.content import Report, Run
 from opcheck.report.diff import Diff, diff
 from opcheck.report.files import within
 from opcheck.report.remarks import left_out_lines, wide_count, wide_lines
 from opcheck.report.store import read
 from opcheck.report.terminal import TerminalReport
 from opcheck.running.outcome import Outcome
-from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.problems import RequestError
@@ -37,20 +35,18 @@ from opcheck.spec.problems import RequestError
 class RunReporter:
     """A pytest plugin that replaces pytest's terminal report with opcheck's."""
 
-    def __init__(self, console: Console, options: argparse.Namespace, settings: Settings, *, is_part: bool) -> None:
+    def __init__(self, console: Console, options: argparse.Namespace, *, is_part: bool) -> None:
         """Create the plugin. Raises RequestError if the report of `--against` cannot be read.
 
         is_part: whether the cases are part of a larger run, which has checked the specs and the selection already.
         """
         self.options = options
-        self.settings = settings
         self.old = read(Path(options.against)) if options.against else None
         self.report = TerminalReport(console, tells_failures=self.old is None)
         self.is_part = is_part
         self.start = time.monotonic()
         self.mistakes: list[str] = []
         """Mistakes in the request or the specs, and other reasons why the run was not started or was ended."""
-        self.total = 0
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -60,24 +56,19 @@ class RunReporter:
         silence(config)
         if self.is_part:
             return
+        plugin, options = self.plugin, self.options
         try:
-            self._look_for_mistakes()
+            self.library = loaded(plugin.requested, plugin.settings)  # workers load them again
+            self.devices = devices(options, plugin.settings)
+            # With --ray, the devices of the cluster count, not those of this machine.
+            mistakes = plugin.selection.mistakes(self.library) or ([] if options.ray else plugin.ask_devices())
+            if mistakes:
+                raise RequestError(mistakes)
         except SpecError as error:
             self.mistakes += str(error).splitlines()
             raise pytest.UsageError from None
-
-    def _look_for_mistakes(self) -> None:
-        """Load the specs, and check the selection and the devices. Workers load the specs again. Raises SpecError."""
-        plugin, options = self.plugin, self.options
-        self.library = loaded(plugin.requested, self.settings)
-        chosen = selection(options, self.settings, self.library)
-        self.devices = devices(options, self.settings)
-        # With --ray, the devices of the cluster count, not those of this machine.
-        absent = [] if options.ray else plugin.ask_devices()
-        if absent:
-            raise RequestError(absent)
         if not plugin.selected:
-            plugin.left_out = left_out(self.library, self.devices, chosen)
+            plugin.left_out = left_out(self.library, self.devices, plugin.selection)
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """Show an error in pytest or in one of its plugins."""
@@ -91,19 +82,14 @@ class RunReporter:
     def pytest_collection_finish(self, session: Any) -> None:
         """Start the progress bar. With pytest-xdist, the workers report the number of cases later."""
         if session.items:
-            self.begin(len(session.items))
+            self.report.start(len(session.items))
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
         """Start the progress bar with pytest-xdist. Stop the run if the workers could not collect."""
         if self.mistakes:
             pytest.exit("a worker could not collect", returncode=pytest.ExitCode.USAGE_ERROR)
-        if not self.total:
-            self.begin(len(ids))
-
-    def begin(self, total: int) -> None:
-        """Start the progress bar."""
-        self.total = total
-        self.report.start(total)
+        if not self.report.total:
+            self.report.start(len(ids))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Record an error in collection."""
@@ -134,29 +120,37 @@ class RunReporter:
             raise RequestError(["the request selects no case", *left_out_lines(self.plugin.left_out)])
         if code == pytest.ExitCode.USAGE_ERROR:
             return 2  # pytest has printed the reason
-        seconds, wrong = time.monotonic() - self.start, self.plugin.troubles
+        report, seconds, wrong = self.report, time.monotonic() - self.start, self.plugin.troubles
+        new: set[str] | None = None
         if self.old is None:
-            self.report.failures()
-            wide = (wide_lines if self.options.wide else wide_count)(self.report.records)
-            self.report.summary(seconds, wrong, [*self._left_out(), *wide, *self._shared()])
-            failed, new = self.report.has_failed, None
+            failed = report.has_failed or bool(wrong)
+            report.failures()
+            wide = (wide_lines if self.options.wide else wide_count)(report.records)
+            report.summary(seconds, wrong, [*self._left_out(), *wide, *self._shared()])
         else:
-            paths = [within(self.settings.root, path) for path in self.plugin.requested]
-            changed = changes(self.old, self._written, self.library, self.devices, paths)
+            paths = [within(self.plugin.settings.root, path) for path in self.plugin.requested]
+            changed = changes(self.old, self.plugin.reports.run(), self.library, self.devices, paths)
             failed = changed.is_regression() or bool(wrong)
             new = {one.id for records in changed.newly_failing() for one in records}
-            code = int(failed) if code in (0, 1) else code  # pytest's code counts old failures, too
-            self.report.failures(new)
-            self.report.lines([*changed.lines(), *self._shared()])
-            self.report.totals(seconds, wrong)
-        untested = self._untested()
-        if untested and code in (0, 1):
-            warn(untested)
-            code = 2
+            report.failures(new)
+            report.lines([*changed.lines(), *self._shared()])
+            report.totals(seconds, wrong)
         if self.options.github_annotations:
-            shown = (one for one in self._written.records if new is None or one.id in new)
-            self.report.lines(github_annotations([shown]))
-        return self._exit_code(code, len(self.report.records), failed=failed)
+            shown = (one for one in self.plugin.reports.run().records if new is None or one.id in new)
+            report.lines(github_annotations([shown]))
+        done, total = len(report.records), report.total
+        if self.options.x and report.has_failed:
+            report.lines([f"stopped at a failure, after {done} of {total} cases"])
+            return 1
+        if code == pytest.ExitCode.INTERRUPTED:
+            report.lines([f"interrupted after {done} of {total} cases"])
+        elif done < total:
+            report.lines([f"incomplete: {done} of {total} cases have an outcome"])
+        elif untested := self._untested():
+            warn(untested)
+        elif code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            return int(failed)
+        return 2
 
     def _untested(self) -> str:
         """Return why requested tests were not run, else an empty string.
@@ -175,11 +169,6 @@ class RunReporter:
         more = f" (and for {len(others)} other reasons)" if others else ""
         return f"nothing was tested: every case was skipped, {len(skipped)} in all: {first}{more}"
 
-    @cached_property
-    def _written(self) -> Report:
-        """The finished report of this run, read from its file. Paths are relative to the project root."""
-        return read(Path(self.options.report_json))
-
     def _left_out(self) -> list[str]:
         narrowed = self.options.k or self.options.m or self.options.lf
         before = ", counted before -k, -m and --lf" if narrowed else ""
@@ -191,21 +180,6 @@ class RunReporter:
         order, shared = self.options.order, [] if self.plugin.shared is None else [str(self.plugin.shared)]
         return shared if order is None else [*shared, f"cases ran in random order; repeat it with --order {order}"]
 
-    def _exit_code(self, code: int, done: int, *, failed: bool) -> int:
-        say = self.report.console.print
-        if self.options.x and failed:
-            say(f"stopped at a failure, after {done} of {self.total} cases")
-            return 1
-        if code == pytest.ExitCode.INTERRUPTED:
-            say(f"interrupted after {done} of {self.total} cases")
-            return 2
-        if done < self.total:
-            say(f"incomplete: {done} of {self.total} cases have an outcome")
-            return code if code > 1 else 2
-        if failed and code != 2:
-            return 1
-        return code if code in (0, 1) else 2
-
 
 def silence(config: pytest.Config) -> None:
     """Replace pytest's terminal reporter by a silent one. Other plugins rely on a registered reporter."""
@@ -216,10 +190,8 @@ def silence(config: pytest.Config) -> None:
     config.pluginmanager.register(silent, "terminalreporter")
 
 
-def changes(
-    old: Report, new: Report, library: Library, devices: Iterable[DeviceProfile], paths: Collection[str]
-) -> Diff:
-    """Compare the report of a run with an earlier report.
+def changes(old: Report, new: Run, library: Library, devices: Iterable[DeviceProfile], paths: Collection[str]) -> Diff:
+    """Compare a run with an earlier report.
 
     A case of the old report counts as gone only if the specs no longer have it. A case that this run did not select is
     not gone: it may be on another device, in another file or shard, or excluded by an option.
@@ -234,5 +206,5 @@ def changes(
         is_below = not file or any(path in (".", file) or file.startswith(f"{path}/") for path in paths)
         return is_below and record.device in names and record.id not in planned
 
-    alone = [run.model_copy(update={"shard": "", "cases": None}) for run in new.runs]
-    return diff(old, Report(alone, new.unread), is_gone=is_gone)
+    alone = new.model_copy(update={"shard": "", "cases": None})
+    return diff(old, Report([alone]), is_gone=is_gone)

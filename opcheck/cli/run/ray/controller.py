@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from opcheck.cli.run.ray.cluster import RETRIES, Cluster, Died, demand, describe
-from opcheck.cli.run.ray.task import Job, Report, digest, run_part
+from opcheck.cli.run.ray.task import Job, digest, run_part
 from opcheck.cli.stdout import terminated_as_interrupt
 from opcheck.planning.shards import Group
 from opcheck.pytest_plugin.items import CaseItem, report_death
@@ -126,15 +126,13 @@ class RayRun:
             report_death(report, item.case, Death(cause), item.config.stash[PLUGIN])
             self._log(item, [report])
 
-    def _report(self, left: dict[str, CaseItem], reports: list[Report]) -> None:
+    def _report(self, left: dict[str, CaseItem], reports: list[pytest.TestReport]) -> None:
         """Report the cases of a task. Remove those with an outcome from `left`."""
-        restore = self.session.config.hook.pytest_report_from_serializable
-        restored = [restore(config=self.session.config, data=data) for data in reports]
-        for nodeid, own in groupby(restored, key=lambda report: report.nodeid):
+        for nodeid, own in groupby(reports, key=lambda report: report.nodeid):
             several = list(own)
             if nodeid in left:
                 self._log(left[nodeid], several)
-                if several[-1].outcome != "rescheduled":
+                if str(several[-1].outcome) != "rescheduled":
                     del left[nodeid]
 
     def _log(self, item: CaseItem, reports: list[pytest.TestReport]) -> None:

@@ -13,17 +13,12 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from opcheck.cli.run.start import run_cases
-from opcheck.running.watchdog import default_memory
-from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec.versions import version_of
-
-Report = dict[str, Any]
 
 
 def versions() -> dict[str, str]:
@@ -51,28 +46,23 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def run_part(job: Job, file: str, device: str, names: Sequence[str]) -> list[Report] | str:
+def run_part(job: Job, file: str, device: str, names: Sequence[str]) -> list[pytest.TestReport] | str:
     """Run cases of a file on a device in a worker process, with limits of time and memory.
 
-    names: the ids of the cases. Returns their reports, as pytest serializes them, or an error message if the cases
-    cannot be run.
+    names: the ids of the cases. Returns their reports, or an error message if the cases cannot be run.
     """
     refusal = _refusal(job, file)
     if refusal:
         return f"opcheck: {refusal}"
     options, taken = copy.copy(job.options), _Taken()
-    place = f"./{file}" if file.startswith("-") else file
-    options.device, options.paths = [device], [f"{place}::{name}" for name in names]
+    options.device, options.paths = [device], [f"{file}::{name}" for name in names]
     with (
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
         contextlib.redirect_stderr(io.StringIO()) as said,
     ):
         try:
-            settings = Settings.find(profiles=options.device_profile)
-            # The memory is divided by the number of CPUs, since a node may run one task on each.
-            options.memory = options.memory or settings.memory or default_memory(os.cpu_count() or 1)
-            code = run_cases(options, settings, [taken], is_part=True)
+            code = run_cases(options, [taken], is_part=True)
         except SpecError as error:
             return str(error)
     if code in (0, 1) or taken.reports:
@@ -95,28 +85,21 @@ def _refusal(job: Job, file: str) -> str:
             )
     try:
         os.chdir(job.folder)
-        same = digest(Path(file)) == job.files[file]
+        if digest(Path(file)) == job.files[file]:
+            return ""
     except OSError as error:
         return f"node {node} cannot read the project: {error}; every node needs it at the same path"
-    differs = (
-        f"{file} on node {node} differs from the file on the machine that started the run; synchronize the project"
-    )
-    return "" if same else differs
+    return f"{file} on node {node} differs from the file on the machine that started the run; synchronize the project"
 
 
 class _Taken:
-    """A pytest plugin that collects the reports of a session, serialized."""
+    """A pytest plugin that collects the reports of a session."""
 
     def __init__(self) -> None:
-        self.reports: list[Report] = []
-
-    def pytest_configure(self, config: pytest.Config) -> None:
-        """Keep the configuration, whose hook serializes reports."""
-        self._config = config
+        self.reports: list[pytest.TestReport] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Serialize and keep a report."""
-        if "node" in report.__dict__:  # set by pytest-xdist; it cannot be serialized
-            report = copy.copy(report)
-            del report.__dict__["node"]
-        self.reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+        """Keep a report, without the worker that pytest-xdist adds to it, which cannot be sent to other processes."""
+        kept = copy.copy(report)
+        kept.__dict__.pop("node", None)
+        self.reports.append(kept)
