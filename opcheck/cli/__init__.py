@@ -42,6 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name == chosen:
             module = import_module(f"opcheck.cli.{name}")
             module.add_arguments(sub)
+    if chosen is not None and chosen not in COMMANDS:
+        from opcheck.spec.problems import unknown, worded
+
+        warn(worded(*unknown("command", chosen, COMMANDS, most=len(COMMANDS))))
+        return 2
     options = parser.parse_args(arguments)
     options.words = arguments
     return _guarded(options)
