@@ -17,7 +17,7 @@ from opcheck.checks.calls import Result, ordinary, required, result
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
@@ -135,9 +135,11 @@ def compared(subject: Subject, row: Row) -> Verdict:
         return HOLDS
     here = ordinary(subject)
     for _ in range(REPEATS):
-        again = result(subject)
-        if off_by(subject, again.values, here.values) or off_by(subject, again.gradient, here.gradient):
-            return fails(f"{subject.check}: repeated calls with equal inputs give different results", MEMORY_OF_CALLS)
+        again, title = result(subject), f"{subject.check}: repeated calls with equal inputs give different"
+        if off_by(subject, again.values, here.values):
+            return blocked("nondeterminism", f"{title} results")  # `backward` reports a random function
+        if off_by(subject, again.gradient, here.gradient):
+            return fails(f"{title} gradients", MEMORY_OF_CALLS)
     lines = [f"by up to {off:.4g}", *([kind.remedy] if (kind := subject.case.kind).feature else [])]
     title = f"{kind.name}: {row.what} differ from those of an ordinary call"
     return fails(title, "\n".join(lines), code=asserted(row.code))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import pickle
 from collections import Counter
@@ -102,10 +103,9 @@ def _refuse_unknown_names(plugin: Plugin) -> None:
         if absent:
             raise pytest.UsageError("\n".join(absent))
     if plugin.names("check") or plugin.names("dtype"):
-        from opcheck.planning import Selection
         from opcheck.spec import Library
 
-        named = Selection(checks=plugin.names("check"), dtypes=plugin.names("dtype"))
+        named = dataclasses.replace(plugin.selection, operators=(), tags=())
         if mistakes := named.mistakes(Library(())):
             raise pytest.UsageError("\n".join(mistakes))
 

@@ -39,7 +39,7 @@ MISTAKES = {
     "the name's key": (spec().replace("name ", "nmae "), "2:11", "unknown key; expected one of"),
     "a key of supports": (spec("supports = { forward = false }"), "4:24", "unknown key; expected one of backward,"),
     "a key of when": (expect('chek = "backward"'), "5:17", "unknown key; expected one of check, variant,"),
-    "a key of defaults": ('[defaults]\nname = "a.b"\n' + spec(), "2:8", "unknown key; expected one of imports,"),
+    "a key of defaults": ('[defaults]\nname = "a.b"\n' + spec(), "2:8", "unknown key; expected one of dtypes,"),
     "a key with a table": (spec("support = { vmap = true }"), "4:11", "unknown key; expected one of"),
     "an outcome": (expect(outcome="fails"), "6:11", '"fails" is not one of ["fail",'),
     "a device": (spec('devices = ["cdua"]'), "4:12", '"cdua" is not one of ["cpu","cuda",'),
