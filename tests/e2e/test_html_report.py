@@ -52,7 +52,7 @@ def real(shared):
             environment.setenv("SIM_FAULTS", "gradient,conj")
             ran = project.run(
                 "opcheck", "run", "builtin", "own.toml", *options, "--check", checks,
-                "--operator", "torch.tanh,torch.cos,torch.dot,torch.sin*own*",
+                "--operator", "torch.tanh,torch.cos,torch.dot,torch.sin*own*", "-k", "not method",
             )  # fmt: skip
         assert ran.code == 1, ran.err
         (project.folder / "report.json").rename(project.folder / "kept.json")
