@@ -28,8 +28,12 @@ def compare(point: Point, mode: Mode, request: Request) -> Disagreement | None:
             return disagreement
     if not (both.differs or both.nonlinear):
         return _by_reference(point, mode, request)
-    if point.drop_batches():  # confirm the failure of the batch by ordinary calls
-        return compare(point, mode, request)
+    looped = point.without_batches()
+    if looped is not point:  # confirm the failure of the batch by ordinary calls
+        disagreement = compare(looped, mode, request)
+        if looped.directions is not point.directions:
+            point.turn_to(looped.directions)
+        return disagreement
     if not both.differs:
         return not_linear(point, mode, f"off by up to {both.nonlinear:.4g} for a sum of them")
     disagreement = explain(both, request)
@@ -65,8 +69,9 @@ def digits_lost(point: Point, mode: Mode, request: Request) -> Disagreement | No
     without = comparison.without_digits()
     if without is None:
         return None
-    if point.drop_batches():  # confirm the failure of the batch by ordinary calls
-        return digits_lost(point, mode, request)
+    looped = point.without_batches()
+    if looped is not point:  # confirm the failure of the batch by ordinary calls
+        return digits_lost(looped, mode, request)
     lost, least = without
     off = comparison.difference.abs() * lost
     row, column = divmod(int(off.argmax()), off.shape[1])
@@ -104,8 +109,9 @@ def _by_reference(point: Point, mode: Mode, request: Request) -> Disagreement | 
     wrong = beyond_bound((products - right).abs(), bound) > 0
     if not bool(wrong.any()):
         return None
-    if point.drop_batches():
-        return _by_reference(point, mode, request)
+    looped = point.without_batches()
+    if looped is not point:
+        return _by_reference(looped, mode, request)
     row, column = divmod(int((products - right).abs().nan_to_num(nan=inf).argmax()), right.shape[1])
     (place,) = labels([column], point.leaves, Names.of(function, request).leaves)
     return Disagreement(

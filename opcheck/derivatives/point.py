@@ -90,6 +90,7 @@ class Point:
         self._numerical: dict[float, Differences] = {}
         self._analytical: dict[Mode, Analytical] = {}
         self._ordinary: dict[Mode, Tensor] = {}
+        self._looped: Point | None = None
 
     @classmethod
     def of(cls, request: Request) -> Point:
@@ -231,7 +232,7 @@ class Point:
 
     def turn_to(self, directions: Directions) -> None:
         """Replace the directions, and discard the results along the previous ones."""
-        self.directions, self._numerical, self._analytical = directions, {}, {}
+        self.directions, self._numerical, self._analytical, self._looped = directions, {}, {}, None
 
     def at(self, leaves: Tensors) -> Tensors:
         """Return the values of `surrogate` at other leaves, without a graph."""
@@ -249,16 +250,20 @@ class Point:
         """The values of `surrogate` at the leaves, of shape (M,)."""
         return self.value if self.surrogate is self.function else vector(self.at(self.leaves))
 
-    def drop_batches(self) -> bool:
-        """Make one call per point and per direction from now on. Return whether any result came from a batch.
+    def without_batches(self) -> Point:
+        """Return the same point without results of batches, to confirm them by ordinary calls.
 
-        Results of batches are discarded, so that ordinary calls confirm them.
+        That is this point if it has none. Otherwise, this point keeps them, so that other claims do not depend on
+        which claim needed to be confirmed.
         """
-        known = len(self._numerical) + len(self._analytical)
-        self.can_batch = False
-        self._numerical = {step: own for step, own in self._numerical.items() if not own.batched}
-        self._analytical = {mode: own for mode, own in self._analytical.items() if not own.batched}
-        return len(self._numerical) + len(self._analytical) < known
+        results: list[Differences | Analytical] = [*self._numerical.values(), *self._analytical.values()]
+        if not any(one.batched for one in results):
+            return self
+        if self._looped is None:
+            self._looped = copy(self)
+            self._looped.turn_to(self.directions)
+            self._looped.can_batch, self._graph = False, None  # the graph is used only once
+        return self._looped
 
     @property
     def _in_batches(self) -> bool:

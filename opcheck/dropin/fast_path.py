@@ -103,7 +103,7 @@ class FastPath(InPlace):
         """The shape (M, N) of the Jacobian."""
         return sum(passes.sizes_of(self.of_outputs)), sum(passes.sizes_of(self.of_leaves))
 
-    def drop_batches(self) -> bool:
+    def without_batches(self) -> Point:
         """Raise Unclear: the full comparison confirms what is wrong by ordinary calls."""
         raise Unclear
 

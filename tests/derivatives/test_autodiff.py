@@ -146,7 +146,7 @@ def test_a_third_derivative_in_any_mix_of_modes_is_the_jacobian_of_the_closed_fo
     expected = real_jacobian(SECOND_ORDER[steps], evidence.leaves)
     for _ in range(2):
         torch.testing.assert_close(evidence.analytical(mode).jacobian, expected, rtol=1e-10, atol=1e-10)
-        evidence.drop_batches()
+        evidence = evidence.without_batches()
 
 
 @BOTH

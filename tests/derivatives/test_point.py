@@ -65,7 +65,7 @@ def test_by_either_mode_and_numerically_it_is_the_jacobian(function, leaves, cov
             torch.testing.assert_close(own.jacobian, expected, rtol=1e-12, atol=1e-12)
             assert own.holds(1e-12)
         torch.testing.assert_close(found.numerical(STEP).jacobian, expected, rtol=0, atol=1e-7)
-        found.drop_batches()
+        found = found.without_batches()
 
 
 @pytest.mark.parametrize("transform", [torch.func.jacrev, torch.func.jacfwd])
@@ -91,7 +91,7 @@ def test_projected_it_is_the_jacobian_times_random_directions(name):
         torch.testing.assert_close(numerical, expected @ u.T, rtol=0, atol=1e-7)
         assert reverse.holds(1e-12)
         assert forward.holds(1e-12)
-        found.drop_batches()
+        found = found.without_batches()
 
 
 def test_ordinary_calls_are_products_with_a_random_vector():
@@ -262,10 +262,13 @@ def test_all_evidence_needs_two_batched_calls_and_a_few_ordinary_ones():
     assert function.calls == 4  # an ordinary call in forward mode, and a batch of them
     found.numerical(STEP)
     assert function.calls == 5
-    assert found.drop_batches()
-    found.analytical("reverse")
+    looped = found.without_batches()
+    looped.analytical("reverse")
     assert function.calls == 6  # a graph for all rows
-    assert not found.drop_batches()
+    assert looped.without_batches() is looped
+    assert found.without_batches() is looped
+    assert found.analytical("reverse").batched
+    assert not looped.analytical("reverse").batched
 
 
 def test_an_empty_jacobian_needs_no_batch():
@@ -298,7 +301,7 @@ def test_where_a_function_writes_to_captured_tensors_the_graph_is_made_again(mod
     found = Point(Primal(on_scratch, (0,)), (x,))
     for _ in range(2):
         torch.testing.assert_close(found.analytical(mode).jacobian, expected)
-        found.drop_batches()
+        found = found.without_batches()
         on_scratch(x)  # somebody else's call, which spoils what the graph has saved
         torch.testing.assert_close(found.product("reverse", torch.ones(3, dtype=REAL)), x.detach() ** 2)
 
@@ -346,8 +349,7 @@ def test_where_the_point_can_be_no_batch_its_directions_can(mode, dtype):
     jacobian = found.analytical(mode)
     assert jacobian.batched
     assert function.calls <= 3  # outputs, an ordinary call, and one for the batch
-    found.drop_batches()
-    torch.testing.assert_close(jacobian.jacobian, found.analytical(mode).jacobian)
+    torch.testing.assert_close(jacobian.jacobian, found.without_batches().analytical(mode).jacobian)
     torch.testing.assert_close(jacobian.jacobian, real_jacobian(lambda x: (x**3,), found.leaves))
 
 
