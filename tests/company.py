@@ -39,10 +39,12 @@ NO_OPERATORS = {"function", "slope", "right_vjp", "right_jvp", "in_single", "noi
 SPOILING = "supports = { second_order = false, forward_ad = false, vmap = false, batched_grad = false, out = false }"
 REMEMBERING = (
     "operators.habits.WrongNowAndThen.apply", "operators.habits.CachesByShape.apply", "operators.diagnosed.scripted",
+    "operators.habits.RandomAtSecondOrder.apply",
 )  # fmt: skip
 """What they have done before, they remember where nobody can put it back: a count of calls, at some of which the first
-is wrong; a cache, which the first call fills; the code that TorchScript makes after a few calls. Each always fails
-something; what else, and what is blame, depends on what ran before."""
+is wrong; a cache, which the first call fills; the code that TorchScript makes after a few calls; random numbers, some
+of which evidence for other checks has drawn. Each always fails something; what else, and what is blame, depends on what
+ran before."""
 CLAIMS = {
     "habits": "supports = { forward_ad = FORWARD, out = false, vmap = false, batched_grad = false }",
     "spoiling": SPOILING,
