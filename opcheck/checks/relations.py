@@ -33,7 +33,6 @@ the share `COARSE` of the number.
 """
 REPEATS = 3
 """The number of ordinary calls that must agree before the varied call is reported as different."""
-
 MEMORY_OF_CALLS = "the operator may remember earlier calls, as a cache by the address of a tensor does"
 
 
@@ -135,7 +134,8 @@ def compared(subject: Subject, row: Row) -> Verdict:
         return HOLDS
     here = ordinary(subject)
     for _ in range(REPEATS):
-        again, title = result(subject), f"{subject.check}: repeated calls with equal inputs give different"
+        again = result(subject)
+        title = f"{subject.check}: repeated calls with equal inputs give different"
         if off_by(subject, again.values, here.values):
             return blocked("nondeterminism", f"{title} results")  # `backward` reports a random function
         if off_by(subject, again.gradient, here.gradient):

@@ -493,4 +493,4 @@ def _elsewhere(leaf: Tensor, drawn: Tensor) -> Tensor:
     """Return a leaf for another point: the one that was drawn for it, or `NEARBY` times the leaf if they are equal."""
     if leaf.layout is not torch.strided or not equal(leaf, drawn):
         return drawn
-    return (NEARBY * leaf.detach()).to(leaf.dtype).requires_grad_(leaf.requires_grad)
+    return (NEARBY * leaf.detach()).requires_grad_(leaf.requires_grad)
