@@ -123,13 +123,17 @@ class PerSample:
 
         verdict = answer(replace(subject, expected=True) if known else subject, self.judge)
         if known and not (verdict.passed or is_expected(verdict)):
-            subject = context.subject(sample)
-            verdict = answer(subject, self.judge)
+            verdict = self.judged(context, sample)
         if verdict.is_failure and not is_expected(verdict):
             verdict = blame(subject, verdict, context.case.kind.rests_on)
         if verdict.passed and verdict.state != "inapplicable" and _is_empty(subject, self.derivative):
             verdict = untested("inputs or outputs are empty")
         return with_sample(verdict, sample, subject)
+
+    def judged(self, context: Context, sample: Sample) -> Verdict:
+        """Prepare one sample and judge it, without a diagnosis."""
+        subject = prepared(context, sample, self.derivative, self.refusal)
+        return subject if isinstance(subject, Verdict) else answer(subject, self.judge)
 
 
 def implementation(kind: CheckKind) -> Any:
@@ -236,7 +240,7 @@ def blame(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:
     """
     context = subject.context
     for name in filter(context.is_claimed, claims):
-        basic = answer(context.under(name).subject(subject.sample), implementation(check_kinds()[name]).judge)
+        basic = implementation(check_kinds()[name]).judged(context.under(name), subject.sample)
         if basic.is_failure:
             detail = "\n".join(filter(None, (verdict.title, basic.detail)))  # with the remedy for the basic claim
             title = f"{subject.check}: not judged, since {basic.title}"

@@ -59,7 +59,7 @@ def finished(shared):  # noqa: F811
         shutil.rmtree(project.folder / "specs")
         shutil.copytree(EXAMPLE / "torch_sim", project.folder / "torch_sim")
         shutil.copy(TESTS / "operators" / "on_device.py", project.folder)
-        names = (*FAULTS, *STRIDES, *RIGHT, "only_elsewhere", "on_sim", "beyond")
+        names = (*FAULTS, *STRIDES, *RIGHT, "only_elsewhere", "on_sim", "beyond", "inference")
         project.write("specs/all.toml", "\n".join(map(operator, names)))
         devices = 'devices = ["torch_sim/profiles"]'
         project.write(
@@ -68,7 +68,7 @@ def finished(shared):  # noqa: F811
         select = (
             "--device=cpu,sim",
             "--dtype=float64,complex128",
-            "--check=device_consistency,backward,accuracy,derived",
+            "--check=device_consistency,backward,accuracy,context,derived",
         )
         return project.run("opcheck", "run", *select, "--report-json", "report.json")
 
@@ -116,6 +116,15 @@ def test_what_follows_from_another_value_is_blocked(finished):
     assert record["fields"]["blocked_by"] == "device_consistency"
 
 
+def test_what_differs_under_no_grad_is_no_matter_of_the_device(finished):
+    """Outputs computed with a graph are not compared with those that the CPU computes without one."""
+    own = {check: record_of(finished, "inference", check) for check in ("device_consistency", "context", "backward")}
+    assert {check: record["outcome"] for check, record in own.items()} == {
+        "device_consistency": "passed", "context": "failed", "backward": "blocked",
+    }  # fmt: skip
+    assert own["backward"]["fields"]["blocked_by"] == "context"
+
+
 def test_an_operator_that_the_cpu_refuses_is_an_error(finished):
     record = record_of(finished, "only_elsewhere")
     assert record["outcome"] == "error"
@@ -125,7 +134,7 @@ def test_an_operator_that_the_cpu_refuses_is_an_error(finished):
 
 def test_an_operator_that_is_not_meant_for_the_cpu_is_not_compared(finished):
     own = {record["check"] for record in finished.records.values() if record["operator"] == "on_device.on_sim"}
-    assert own == {"backward", "accuracy"}
+    assert own == {"backward", "accuracy", "context"}
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])

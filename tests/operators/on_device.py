@@ -60,6 +60,11 @@ def rounded(x):
     return Cube.apply(x) * (1 + 2**-52 * elsewhere(x))
 
 
+def inference(x):
+    """Off in inference, on each device."""
+    return Cube.apply(x) * (1 if torch.is_grad_enabled() else 1.01)
+
+
 def value(x):
     return Cube.apply(x) * (1 + 1e-9 * elsewhere(x))
 
