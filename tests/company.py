@@ -18,6 +18,7 @@ from operators import corpus, habits, incomplete, modules, old_style, scaled
 from planted import ROOT
 
 from opcheck.planning import Case, Selection, load, plan
+from opcheck.running.outcome import Outcome
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
@@ -157,12 +158,29 @@ def _written(path: str, args: str, claims: str) -> str:
 
 def verdicts(cases: Sequence[Case]) -> Verdicts:
     """Return the verdicts of cases that run in this order, with operators that nobody has called before."""
+    return {one.id: (one.outcome, re.sub(r"[-\d.e]+", "#", one.reason)) for one in _run(cases)}
+
+
+def blocked_by_what_passes(cases: Sequence[Case]) -> list[str]:
+    """Return the cases that are blocked by a check that passes at the same operator, in the same dtype."""
+    pairs = list(zip(cases, _run(cases), strict=True))
+    passed = {
+        (case.operator.id, case.variant, case.check, case.dtype) for case, one in pairs if one.outcome == "passed"
+    }
+
+    def root(case: Case, one: Outcome) -> tuple[object, ...]:
+        return case.operator.id, case.variant, one.fields.get("blocked_by"), case.dtype
+
+    return [one.id for case, one in pairs if root(case, one) in passed]
+
+
+def _run(cases: Sequence[Case]) -> list[Outcome]:
     session = RunSession(SETTINGS)
     with _modules_anew(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         outcomes = [run(case, session) for case in cases]
     torch.set_num_threads(1)
-    return {one.id: (one.outcome, re.sub(r"[-\d.e]+", "#", one.reason)) for one in outcomes}
+    return outcomes
 
 
 @contextmanager

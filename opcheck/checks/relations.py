@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Result, ordinary, required, result
-from opcheck.checks.per_sample import PerSample
+from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.plain_torch import GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, blocked, fails
+from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import largest_difference
 from opcheck.derivatives.disagreement import output_label
@@ -33,6 +33,8 @@ the share `COARSE` of the number.
 """
 REPEATS = 3
 """The number of ordinary calls that must agree before the varied call is reported as different."""
+WHAT_DIFFERS_BY_ITSELF = ("purity", "backward")
+"""The checks that report why calls differ by themselves: an argument that changes, and a random function."""
 MEMORY_OF_CALLS = "the operator may remember earlier calls, as a cache by the address of a tensor does"
 
 
@@ -137,7 +139,7 @@ def compared(subject: Subject, row: Row) -> Verdict:
         again = result(subject)
         title = f"{subject.check}: repeated calls with equal inputs give different"
         if off_by(subject, again.values, here.values):
-            return blocked("nondeterminism", f"{title} results")  # `backward` reports a random function
+            return blame(subject, fails(f"{title} results", MEMORY_OF_CALLS), WHAT_DIFFERS_BY_ITSELF)
         if off_by(subject, again.gradient, here.gradient):
             return fails(f"{title} gradients", MEMORY_OF_CALLS)
     lines = [f"by up to {off:.4g}", *([kind.remedy] if (kind := subject.case.kind).feature else [])]

@@ -46,6 +46,21 @@ def test_a_verdict_is_the_same_in_any_company(operator, tmp_path):
     assert differences(operator, tmp_path, orders=2, pairs=20) == []
 
 
+BLOCKED = ("faulty.random", "side_effects.writes_to_the_second", "corpus.functions.random_value_of_sparse")
+"""Those whose calls differ by themselves."""
+
+
+@each([one for one in OPERATORS if one.name.endswith(BLOCKED)])
+def test_what_blocks_a_case_does_not_pass(operator, tmp_path):
+    assert company.blocked_by_what_passes(operator.cases(tmp_path)) == []
+
+
+@pytest.mark.nightly
+@each(OPERATORS)
+def test_what_blocks_a_case_never_passes(operator, tmp_path):
+    assert company.blocked_by_what_passes(operator.cases(tmp_path)) == []
+
+
 @pytest.mark.parametrize("name", company.REMEMBERING)
 def test_what_remembers_earlier_calls_fails_something_in_any_order(name, tmp_path):
     cases = company.remembering(name).cases(tmp_path)
