@@ -67,3 +67,11 @@ def test_no_right_operator_is_accused(operator, derive, tmp_path):
         if operator.name in NOT_AT_ONCE:
             reasons = {name: why for name, why in reasons.items() if "of several threads at once" not in why}
         assert {name: why for name, why in reasons.items() if name not in claimed_too_much} == {}
+
+
+def test_an_operator_that_refuses_hooks_on_saved_tensors_is_not_called_in_a_checkpoint(tmp_path):
+    """torch.func refuses such hooks, which torch.utils.checkpoint sets."""
+    (operator,) = (one for one in RIGHT if one.name.endswith(".func_grad_inside"))
+    cases = [case for case in cases_of(operator, tmp_path, "thorough", 1) if case.check == "context"]
+    assert cases
+    assert accused(cases, "thorough") == {}

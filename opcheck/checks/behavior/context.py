@@ -24,6 +24,7 @@ from threading import Barrier, BrokenBarrierError
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, results_like, slope
 from opcheck.checks.plain_torch import CALL, GRADIENTS, VALUES, asserted
@@ -304,8 +305,16 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
 
 
 def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:
-    """Compare gradients under torch.utils.checkpoint, which repeats forward in backward, with those of a kept graph."""
+    """Compare gradients under torch.utils.checkpoint, which repeats forward in backward, with those of a kept graph.
+
+    Yields nothing if the operator refuses hooks on saved tensors, which the checkpoint needs: torch.func does.
+    """
     from torch.utils.checkpoint import checkpoint
+
+    with saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
+        refusal = tried(lambda: subject.function(*copies(subject.leaves)))
+    if isinstance(refusal, Exception):
+        return
 
     def gradient() -> Tensor:
         leaves = copies(subject.leaves)
