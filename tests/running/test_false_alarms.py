@@ -34,7 +34,7 @@ ROUNDED = "operators.scaled.right_layer_norm::low_precision_grad[cpu-bfloat16]"
 # Right in one thread at a time: they share memory, or seed the generator of all threads. Thorough runs several at once.
 NOT_AT_ONCE = {
     f"operators.corpus.functions.{name}"
-    for name in ("on_shared_scratch_memory", "reseeded_on_each_call", "dropout_reseeded")
+    for name in ("on_shared_scratch_memory", "masked_by_captured_memory", "reseeded_on_each_call", "dropout_reseeded")
 }
 
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::FutureWarning")]
