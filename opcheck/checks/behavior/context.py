@@ -304,16 +304,17 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
         yield Row(f"{what}, of a call that follows another one,", follows, alone)
 
 
-def _checkpointed(subject: Subject, here: Result) -> Iterator[Row]:
+def _checkpointed(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare gradients under torch.utils.checkpoint, which repeats forward in backward, with those of a kept graph.
 
-    Yields nothing if the operator refuses hooks on saved tensors, which the checkpoint needs: torch.func does.
+    Yields a note if the operator refuses hooks on saved tensors, which the checkpoint needs: torch.func does.
     """
     from torch.utils.checkpoint import checkpoint
 
     with saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
         refusal = tried(lambda: subject.function(*copies(subject.leaves)))
     if isinstance(refusal, Exception):
+        yield noted([f"not called under torch.utils.checkpoint: {one_line(refusal)}"])
         return
 
     def gradient() -> Tensor:
