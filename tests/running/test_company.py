@@ -47,17 +47,11 @@ def test_a_verdict_is_the_same_in_any_company(operator, tmp_path):
 
 
 BLOCKED = ("faulty.random", "side_effects.writes_to_the_second", "corpus.functions.random_value_of_sparse")
-"""Those whose calls differ by themselves."""
+"""Those whose calls differ by themselves, which are tested by day; the others by night."""
 
 
-@each([one for one in OPERATORS if one.name.endswith(BLOCKED)])
+@each([pytest.param(one, marks=() if one.name.endswith(BLOCKED) else pytest.mark.nightly) for one in OPERATORS])
 def test_what_blocks_a_case_does_not_pass(operator, tmp_path):
-    assert company.blocked_by_what_passes(operator.cases(tmp_path)) == []
-
-
-@pytest.mark.nightly
-@each(OPERATORS)
-def test_what_blocks_a_case_never_passes(operator, tmp_path):
     assert company.blocked_by_what_passes(operator.cases(tmp_path)) == []
 
 
