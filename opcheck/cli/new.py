@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from-tests", action="append", default=[], metavar="PATH",
         help="run these tests with pytest, and take samples from the calls that they make",
     )  # fmt: skip
-    parser.add_argument("--output", metavar="FILE", help="default: <package>.toml in the folder of specs")
+    parser.add_argument(
+        "--output", metavar="PATH", help="a TOML file, or a folder for <package>.toml; default: the folder of specs"
+    )
     parser.add_argument(
         "--budget", type=duration, default="20s", metavar="TIME", help="for each operator; default: 20s"
     )
@@ -83,10 +85,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _file(options: argparse.Namespace, settings: Settings, package: str) -> Path:
-    if options.output:
-        return Path(options.output)
-    folder = next((path for path in settings.spec_paths() if path.suffix != ".toml"), settings.root / FOLDER)
-    return folder / f"{package}.toml"
+    """Return the file to write the spec to. Raises RequestError for a name that pytest does not collect."""
+    if options.output is None:
+        folder = next((path for path in settings.spec_paths() if path.suffix != ".toml"), settings.root / FOLDER)
+        return folder / f"{package}.toml"
+    path = Path(options.output)
+    if path.suffix == ".toml" and not path.is_dir():
+        return path
+    if path.suffix and not path.is_dir():
+        raise RequestError([f"--output {path}: expected a file whose name ends in .toml, or a folder"])
+    return path / f"{package}.toml"
 
 
 def _table(option: str, text: str) -> dict[str, Any]:

@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 BUILTIN = "builtin"
 """The path that refers to the shipped library."""
+EXPECTED = "a TOML file, a folder of them, or builtin"
+"""What a path should refer to."""
 
 
 def builtin_folder() -> Path:
@@ -153,6 +155,9 @@ class Loader:
         if not os.path.exists(path):
             self.problems.append(_missing(path))
             return
+        if not path.is_dir() and path.suffix != ".toml":  # pytest would not collect it
+            self.problems.append(Problem(shown(path), 1, 1, "the name of a spec ends in .toml", EXPECTED))
+            return
         # A link to a file keeps its own path, since that is the path that users see.
         path = Path(os.path.realpath(path) if path.is_dir() else os.path.join(os.path.realpath(path.parent), path.name))
         root = Path(os.path.realpath(root or self._root(path)))
@@ -256,8 +261,7 @@ def _missing(path: Path) -> Problem:
     except (OSError, ValueError):
         siblings = []
     near = nearest(path.name, siblings)  # names alone: long paths in the same folder are always similar
-    expected = "a TOML file, a folder of them, or builtin"
-    return Problem(shown(path), 1, 1, "no such file or folder", expected, shown(path.parent / near) if near else "")
+    return Problem(shown(path), 1, 1, "no such file or folder", EXPECTED, shown(path.parent / near) if near else "")
 
 
 def _without_mistakes(error: ValidationError, raw: dict[str, Any]) -> OperatorSpec | None:

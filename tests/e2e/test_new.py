@@ -295,6 +295,10 @@ class TestRequests:
                 '"demo.Wrong" is a torch.autograd.Function; name its apply; did you mean "demo.Wrong.apply"?',
             ),
             (["demo.double", "--output", "specs/good.toml"], "specs/good.toml has [defaults], which would apply"),
+            (
+                ["demo.double", "--output", "demo.spec"],
+                "--output demo.spec: expected a file whose name ends in .toml, or ",
+            ),
             (["demo.wrong", "--args", "[{ shap = [2] }]"], "--args [{ shap = [2] }]: "),
             (["demo.double", "--module", "[3"], "--module [3: "),
             (["demo.raises"], " raised RuntimeError: not today; pass arguments with --args"),
@@ -306,6 +310,13 @@ class TestRequests:
         assert message in run.err
         assert (run.code, (project.folder / "pyproject.toml").read_text()) == (2, before)
         assert not (project.folder / "specs" / "demo.toml").exists()
+
+
+def test_a_folder_gets_a_file_named_after_the_package(cli, project):
+    run = cli("new", "demo.double", "--output", "drafts", "-n", "1")
+    assert (run.code, run.err) == (0, "")
+    (operator,) = tomli.loads((project.folder / "drafts" / "demo.toml").read_text())["operator"]
+    assert operator["name"] == "demo.double"
 
 
 ENDINGS = """

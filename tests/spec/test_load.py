@@ -38,6 +38,12 @@ class TestFiles:
             'did you mean "unary.toml"?'
         ]
 
+    def test_a_file_that_pytest_would_not_take_for_a_spec_is_a_mistake(self, write: Write) -> None:
+        write(SIN, "unary")
+        assert lines_of("unary") == [
+            "unary:1:1: the name of a spec ends in .toml; expected a TOML file, a folder of them, or builtin"
+        ]
+
     def test_an_empty_file_lacks_operators(self, mistakes: Mistakes) -> None:
         assert mistakes("") == ['spec.toml:1:1: missing key "operator"; expected at least one [[operator]]']
 
