@@ -114,6 +114,19 @@ class TestDrafts:
         assert found.drafts()[0].samples
         assert found.caller.dtype == known
 
+    def test_an_argument_that_every_floating_dtype_is_wrong_for_chooses_none(self, monkeypatch):
+        def name_of(x):
+            return str(x.dtype).removeprefix("torch.")
+
+        def looked_up(x, table):
+            return x * {"int64": 2.0}[name_of(table)]
+
+        monkeypatch.setattr(modules, "looked_up", looked_up, raising=False)
+        monkeypatch.setattr(looked_up, "__module__", "operators.modules")
+        found = search("operators.modules.looked_up")
+        assert found.drafts()[0].samples
+        assert found.caller.dtype == "float64"
+
     def test_a_dtype_that_backward_alone_refuses_is_none_that_it_knows(self, monkeypatch):
         class Half(torch.autograd.Function):
             @staticmethod
