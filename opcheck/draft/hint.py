@@ -165,6 +165,8 @@ class Hints:
         """Yield values to try in place of a value."""
         if isinstance(value, dict) and "shape" in value:
             yield from self._tensors(value)
+        elif isinstance(value, dict) and "tuple" in value:
+            yield from ({"tuple": better} for better in self.better(value["tuple"]))
         elif isinstance(value, list):
             counts = dict.fromkeys((*self.numbers, *self.ranks))
             yield from ((value * 5)[:count] for count in counts if count != len(value) and count <= 5)

@@ -162,6 +162,9 @@ def _required(name: str, annotation: str) -> list[Data]:
     if "tensor" in kind:
         listed = any(word in kind for word in ("list[", "sequence[", "tuple[", "iterable["))
         return [TENSORS] if listed else _tensors(name)
+    sizes = re.search(r"tuple\[(int(?:, int)*)\]", kind)
+    if sizes:
+        return [{"tuple": [2] * sizes[1].count("int")}]
     for words, values, types in BY_TYPE:
         if any(word in kind for word in words):
             return [value for value in named if isinstance(value, types)] or values

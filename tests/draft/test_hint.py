@@ -70,6 +70,7 @@ def test_documentation_belongs_to_its_parameter():
         ({"shape": [3], "grad": False}, "the result is not finite", "",
          {"shape": [3], "grad": False, "low": 0.1, "high": 0.9}),
         ([2, 2], "RuntimeError: it needs 4d (spatial) or 5d (volumetric) inputs", "", [2, 2, 2, 2]),
+        ({"tuple": [2, 2]}, "ValueError: not enough values to unpack (expected 3, got 2)", "", {"tuple": [2, 2, 2]}),
         ({"none": True}, "TypeError: 'size' must be tuple of ints, not NoneType", "", [2, 2]),
     ],
 )  # fmt: skip

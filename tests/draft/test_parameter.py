@@ -34,6 +34,7 @@ def options(name, annotation="", default=REQUIRED):
         ("alpha", "float", 1.5),
         ("flag", "bool", False),
         ("size", "Tuple[int, int]", {"tuple": [2, 2]}),
+        ("size", tuple[int, int, int], {"tuple": [2, 2, 2]}),
         ("sizes", "list[int]", [2, 2]),
         ("mode", Literal["fast", "slow"], "fast"),
         ("mode", Literal[3] | None, 3),
