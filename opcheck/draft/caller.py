@@ -80,7 +80,8 @@ class Caller:
     def called(self, sample: SampleData) -> Accepted | Refused:
         """Call the operator with a sample, and return what the calls show.
 
-        If the dtype is refused, but a later one of `DTYPES` is not, all further calls use the later one.
+        If the dtype is refused, but a later one of `DTYPES` is not, all further calls use the later one. Complex dtypes
+        must be accepted for that: most operators refuse them, in many words.
         """
         call = sample if self.module is None else {"module": self.module, **sample}
         return self._attempt(call, lambda: self._in_a_dtype(sample))
@@ -90,7 +91,7 @@ class Caller:
         for dtype in DTYPES[DTYPES.index(first) + 1 :] if _is_about_dtypes(result) else ():
             self.dtype = dtype
             other = self._shown(sample)
-            if not _is_about_dtypes(other):
+            if not (_is_about_dtypes(other) or (isinstance(other, Refused) and dtype.startswith("complex"))):
                 return other
         self.dtype = first
         return result

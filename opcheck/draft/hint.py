@@ -56,7 +56,7 @@ KINDS = (
 """Words in errors that call for a domain, dtype, layout or constant, and the keys that give it to a tensor."""
 DTYPES = re.compile(
     r"[dD](ata)?[ -]?types?\b|scalar type|\b[Ii]nteg(er|ral)|\bindex tensor|Double|[Ff]loat|[Hh]alf|\b(BF|FP)16\b"
-    r"|int64|Long|complex\d"
+    r"|int64|Long"
 )
 """The pattern of an error about the dtype of a tensor."""
 SQUARE = re.compile(r"\b[Ss]quare\b")
