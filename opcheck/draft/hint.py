@@ -134,8 +134,11 @@ def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[
     hints, names = Hints(said, source), [one.name for one in parameters if one.required]
     named = {index for index, name in enumerate(names) if hints.names(name)}
     every = sorted(places(sample), key=lambda own: own[0][1] not in named)
-    for path, value in every:
-        yield from (replaced(sample, path, better) for better in hints.better(value))
+    better = [(path, value, other) for path, value in every for other in hints.better(value)]
+    yield from (replaced(sample, path, other) for path, _, other in better)
+    for _, value, other in better:  # tensors that are alike may have to stay so
+        if is_tensor(value):
+            yield mapped(partial(_instead_of, value, other), sample)
     tensors = [{"shape": value["shape"]} for _, value in every if isinstance(value, dict) and "shape" in value][:1]
     for one in (one for one in parameters if not one.required):
         values: list[Data] = []
@@ -190,6 +193,11 @@ class Hints:
                 yield {**({"shape": list(own)} if "dtype" in kind else value), **kind}
         if is_out and value.get("high", 0) == 2:
             yield {**value, "high": 1}
+
+
+def _instead_of(value: Data, other: Data, part: Data) -> Data:
+    """Return another value in place of each part that equals a value."""
+    return other if part == value else part
 
 
 def _at_least(part: Any, sizes: Sequence[int]) -> Any:

@@ -81,6 +81,13 @@ def test_a_refused_guess_teaches_the_next(value, said, source, better):
         SampleSpec.model_validate(lesson)
 
 
+def test_tensors_that_are_alike_are_changed_one_by_one_and_together():
+    before, after = {"shape": [2, 3]}, {"shape": [2, 4]}
+    said = "RuntimeError: shape '[2, 4]' is invalid for input of size 6"
+    repairs = list(repairs_of({"args": [before, before, 2]}, said, "", X))
+    assert repairs.index({"args": [after, before, 2]}) < repairs.index({"args": [after, after, 2]})
+
+
 def test_an_optional_tensor_that_is_missing_is_added():
     said = "TypeError: sigmoid(): argument 'input' must be Tensor, not NoneType"
     lessons = list(repairs_of({"args": [{"shape": [2]}]}, said, "", X))

@@ -5,12 +5,24 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import pytest
 import tomli
+from demo_project import Project
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "adopted"
 SPECS = sorted((FOLDER / "specs").glob("*.toml"))
+
+
+BY_HAND = {"rtdl_num_embeddings.PiecewiseLinearEncoding", "rtdl_num_embeddings.PiecewiseLinearEmbeddings"}
+BY_HAND |= {"torch_dct.LinearDCT"}
+"""The modules that were constructed with --module."""
+
+
+def names_of(spec: Path) -> list[str]:
+    return [operator["name"] for operator in tomli.loads(spec.read_text(encoding="utf-8"))["operator"]]
 
 
 def test_they_are_valid():
@@ -31,5 +43,21 @@ def test_each_says_which_version_it_was_drafted_from():
 
 def test_all_of_their_operators_are_of_the_library():
     for spec in SPECS:
-        names = [operator["name"] for operator in tomli.loads(spec.read_text(encoding="utf-8"))["operator"]]
-        assert {name.partition(".")[0] for name in names} == {spec.stem}
+        assert {name.partition(".")[0] for name in names_of(spec)} == {spec.stem}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.stem)
+def test_a_new_draft_has_all_operators_of_the_first_one(spec, tmp_path, monkeypatch):
+    drafted = re.match(r"# (\S+) ([\d.]+), drafted by `opcheck new (\S+)`", spec.read_text(encoding="utf-8"))
+    library, release, target = drafted.groups()
+    try:
+        installed = version(library)
+    except PackageNotFoundError:
+        pytest.skip(f"{library} is not installed")
+    if installed != release:
+        pytest.skip(f"{library} {installed} is installed, not {release}")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    run = Project(tmp_path).run("opcheck", "new", target, "--output", "new.toml", "-n", "2", seconds=1200)
+    assert run.code in (0, 1), run.err
+    assert {*names_of(spec)} - {*names_of(tmp_path / "new.toml")} <= BY_HAND
