@@ -125,8 +125,9 @@ def documented(doc: str, name: str) -> list[Shape]:
 def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[Parameter]) -> Iterator[SampleData]:
     """Yield repaired versions of a refused sample.
 
-    Each has one change that the error message, or the source lines that raised it, suggest. Arguments that the error
-    names are changed first. If a kernel is larger than its input, all tensors are enlarged at once.
+    Each has one change that the error message, or the source lines that raised it, suggest: of one argument, or of all
+    tensors that are equal to it. Arguments that the error names are changed first. If a kernel is larger than its
+    input, all tensors are enlarged at once.
     """
     kernel = KERNEL.search(said)
     if kernel is not None:
