@@ -35,6 +35,9 @@ NO_GUESS: Depth = ()
 OUT_OF_SIGHT: Depth = (0,)
 """The depth of an exception raised in C++, without any Python frame of the operator."""
 
+RETURNED: Depth = (sys.maxsize,)
+"""The depth of a call that returned, but with results that show no derivative."""
+
 
 @dataclass(frozen=True)
 class Accepted:
@@ -76,6 +79,11 @@ class Refused:
     is_plain: bool = False
     """Whether the operator accepted the sample, but returned only numbers, strings and the like, and no tensor."""
 
+    @property
+    def has_returned(self) -> bool:
+        """Whether the call returned, with results that show no derivative."""
+        return self.depth == RETURNED
+
     @classmethod
     def by(cls, error: BaseException, device: str = "cpu") -> Refused:
         """Return the refusal for an exception that a call on a device raised."""
@@ -86,7 +94,7 @@ class Refused:
             source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
         gpu = device == "cpu" and needs_gpu(why, source)  # elsewhere, its tensors are on a device
         is_plain = isinstance(error, Untestable) and error.is_plain
-        return cls(why, (sys.maxsize,) if gpu else depth, source, not isinstance(error, Exception), gpu, is_plain)
+        return cls(why, (*RETURNED, 0) if gpu else depth, source, not isinstance(error, Exception), gpu, is_plain)
 
 
 def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
@@ -101,12 +109,12 @@ def _is_ours(names: dict[str, Any]) -> bool:
     return str(names.get("__name__", "")).partition(".")[0] in ("opcheck", "torch")
 
 
-def shown(function: TestedFunction, sample: SampleData) -> Accepted:
-    """Call a function at its inputs, and return what the calls show.
+def shown(function: TestedFunction, sample: SampleData) -> Accepted | Refused:
+    """Call a function at its inputs, and return what the calls show. The results must be finite, and not all empty.
 
     sample: the sample that the inputs of the function were made from.
 
-    Raises Untestable if there is nothing to differentiate, or nothing finite. Passes on the exceptions of the function.
+    Raises Untestable if there is nothing to differentiate. Passes on the exceptions of the function.
     """
     leaves = function.inputs.leaves
     if not leaves:
@@ -114,7 +122,9 @@ def shown(function: TestedFunction, sample: SampleData) -> Accepted:
     kept = copies(leaves)  # a call may write to its arguments
     outputs, again = function(), function(*kept)
     if not _is_finite(outputs):
-        raise Untestable("the result is not finite")
+        return Refused("the result is not finite", RETURNED)
+    if not any(output.numel() for output in outputs):
+        return Refused("the result has no elements", RETURNED)
     gradients, without_backward = _by_backward(function)
     tangents, without_forward = _by_forward(function)
     return Accepted(

@@ -106,9 +106,14 @@ class Caller:
         except ValidationError:
             return Refused("this is no sample", NO_GUESS)
 
-        def call(inplace: bool) -> Accepted:
-            shows = [shown(self._function(made, seed, inplace), sample) for seed in SEEDS]
-            return replace(shows[0], is_conclusive=all(one.is_conclusive for one in shows))
+        def call(inplace: bool) -> Accepted | Refused:
+            accepted = list[Accepted]()
+            for seed in SEEDS:
+                one = shown(self._function(made, seed, inplace), sample)
+                if isinstance(one, Refused):
+                    return one
+                accepted.append(one)
+            return replace(accepted[0], is_conclusive=all(one.is_conclusive for one in accepted))
 
         result = self._unless_refused(lambda: call(inplace=False))
         if self.recipe is None and isinstance(result, Refused) and IN_PLACE in result.why:
@@ -196,7 +201,7 @@ class Caller:
         if self.own.ended:
             return self.own.ended[0]
         call, nearest = self.nearest
-        why = f"{render(call)} raised {nearest.why}"
+        why = f"{render(call)}: {nearest.why}" if nearest.has_returned else f"{render(call)} raised {nearest.why}"
         if nearest.needs_gpu or is_beyond_interpreter(why):
             return f"{why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
         what, advice = ("constructor", CONSTRUCT) if isinstance(self.target, type) else ("signature", PASS_ARGUMENTS)

@@ -66,12 +66,14 @@ NEEDED = re.compile(r"\b(require|specif|should be defined|must be (given|provide
 """The pattern of an error about a missing argument. The message also names the argument."""
 WANTS_MORE = re.compile(r"NoneType")
 OUT_OF_RANGE = re.compile(r"out of (range|bounds)")
-WANTS_TENSOR = re.compile(r"must be (a )?(torch\.)?Tensor|not a (torch\.)?Tensor|'(int|float|list|bool)' object", re.I)
+WANTS_TENSOR = re.compile(
+    r"must be (a )?(torch\.)?Tensor|not a (torch\.)?Tensor|value of type 'Tensor|'(int|float|list|bool)' object", re.I
+)
 WANTS_LIST = re.compile(r"iterable|not subscriptable|has no len")
 WANTS_NUMBERS = re.compile(r"must be (a )?(tuple|list|sequence) of ints?\b|'NoneType' has no len")
 WANTS_NUMBER = re.compile(r"interpreted as an integer|one element tensors|Tensor with more than|not Tensor|as an int")
 INSTEAD: tuple[tuple[re.Pattern[str], tuple[type, ...], list[Data]], ...] = (
-    (WANTS_TENSOR, (int, float), [{"shape": [2, 3]}, {"shape": [3]}]),
+    (WANTS_TENSOR, (int, float), [{"shape": []}, {"shape": [2, 3]}, {"shape": [3]}]),
     (WANTS_LIST, (int,), [[3], [2, 3]]),
     (WANTS_NUMBERS, (int, float, dict), [[2], [2, 2], [2, 2, 2]]),
     (WANTS_NUMBER, (dict,), [2, 0.5]),

@@ -71,6 +71,8 @@ def test_documentation_belongs_to_its_parameter():
          {"shape": [3], "grad": False, "low": 0.1, "high": 0.9}),
         ([2, 2], "RuntimeError: it needs 4d (spatial) or 5d (volumetric) inputs", "", [2, 2, 2, 2]),
         ({"tuple": [2, 2]}, "ValueError: not enough values to unpack (expected 3, got 2)", "", {"tuple": [2, 2, 2]}),
+        (2, "RuntimeError: f() Expected a value of type 'Tensor' for argument 'k' but instead found type 'int'.", "",
+         {"shape": []}),
         ({"none": True}, "TypeError: 'size' must be tuple of ints, not NoneType", "", [2, 2]),
     ],
 )  # fmt: skip

@@ -85,6 +85,25 @@ class TestDrafts:
         (tensor,) = sample["args"]
         assert tensor["high"] < 1
 
+    def test_a_call_whose_result_is_not_finite_got_further_than_one_that_raises(self, monkeypatch):
+        def logged(x, y, *, k):
+            assert x.shape == y.shape, "shapes differ"
+            return (x * y - 2).log() * k.sqrt()
+
+        monkeypatch.setattr(modules, "logged", logged, raising=False)
+        monkeypatch.setattr(logged, "__module__", "operators.modules")
+        said = refusal("operators.modules.logged")
+        assert said.endswith("kwargs = { k = { shape = [] } } }: the result is not finite; pass arguments with --args")
+
+    def test_a_sample_whose_result_is_empty_is_none(self, monkeypatch):
+        def rest(x, scale):
+            return x[..., 1:] / (x[..., :1] + scale.sqrt())
+
+        monkeypatch.setattr(modules, "rest", rest, raising=False)
+        monkeypatch.setattr(rest, "__module__", "operators.modules")
+        for sample in draft("operators.modules.rest").samples:
+            assert sample["args"][0]["shape"][-1] > 1
+
     def test_no_guess_follows_one_that_misses_a_gpu(self, monkeypatch):
         calls = []
 
