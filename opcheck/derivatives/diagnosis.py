@@ -35,7 +35,9 @@ ZEROS = "the gradient is zero: a backward function on the way returns zeros"
 NO_TANGENT = (
     "the tangent is zero: a jvp on the way returns zeros or None, or an operator has no formula and does not say"
 )
-SCRIPTED = "the derivative is zero: the function has parts that TorchScript compiled, and these carry no tangents"
+SCRIPTED = (
+    "the function has parts that TorchScript compiled, and these carry no tangents (PYTORCH_JIT=0 runs them as Python)"
+)
 LOST = {
     "reverse": "data saved without a graph (ctx attributes, .detach(), or numbers computed outside autograd)",
     "forward": "data that carry no tangent (ctx attributes, .detach(), or numbers computed outside autograd)",
@@ -162,6 +164,8 @@ def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]
         kind, says, fields = _look(block, seen)
         if kind == "zero":
             kind, says = _zero(block, pair.names, seen)
+        elif kind in UNEXPLAINED and _is_scripted(pair.names, seen):
+            kind, says, fields = "torchscript", SCRIPTED, {}
         elif kind in UNEXPLAINED and seen.constant and _of_backward_of_inputs(block, pair.names):
             node, shape = seen.constant
             says = LACKING.format(ordinal=_ordinal(pair.names), node=node, shape=shape)
@@ -176,14 +180,19 @@ def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]
 
 def _zero(block: Block, names: Names, seen: Seen) -> tuple[str, str]:
     """Return the kind and the sentence for a derivative that is zero where it should not be."""
-    if seen.scripted and (seen.mode == "forward" or "jvp" in names.function):
-        return "torchscript", SCRIPTED
+    if _is_scripted(names, seen):
+        return "torchscript", f"the derivative is zero: {SCRIPTED}"
     if names.order > 1 and block.j < len(names.leaves) - names.linear:
         says = f"the {_ordinal(names)} derivative is zero: {names.function} uses {LOST[seen.mode]}"
         return "second_order_lost", says
     if seen.mode == "forward":
         return "zero", NO_TANGENT
     return "zero", CUT if seen.cut is None or (block.i, block.j) in seen.cut else ZEROS
+
+
+def _is_scripted(names: Names, seen: Seen) -> bool:
+    """Return whether forward mode meets parts of the function that TorchScript compiled."""
+    return seen.scripted and (seen.mode == "forward" or "jvp" in names.function)
 
 
 def _ordinal(names: Names) -> str:

@@ -161,6 +161,10 @@ def scripted(x: Tensor) -> Tensor:
     return _scripted(x)
 
 
+def scripted_in_part(x: Tensor) -> Tensor:
+    return _scripted(x) + x**3
+
+
 def hidden_by_where(x: Tensor) -> Tensor:
     return torch.where(x == 0, torch.ones_like(x), x.sin() / x)
 

@@ -89,6 +89,8 @@ DIAGNOSES = [
     ("faulty.second_order_wrong", "rev_over_rev", SHAPES, "gradient of x with respect to x: .*3/2 times", ["input 0"]),
     ("diagnosed.scripted", "fwd_over_rev", SHAPES, "TorchScript compiled", [LOST, DETACH]),
     ("diagnosed.scripted", "rev_over_fwd", SHAPES, "TorchScript compiled", [LOST, DETACH]),
+    ("diagnosed.scripted_in_part", "fwd_over_rev", SHAPES, "TorchScript compiled", ["is zero", "no known"]),
+    ("diagnosed.scripted_in_part", "rev_over_fwd", SHAPES, "TorchScript compiled", ["is zero", "no known"]),
     (
         "diagnosed.hidden_by_where", "backward", WITH_ZERO,
         "the function is finite there: the formula takes 0/0",
