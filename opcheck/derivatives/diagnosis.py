@@ -7,7 +7,7 @@ cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ from opcheck.derivatives.tolerances import Numbers
 
 UNEXPLAINED = ("unlike", "entries", "columns", "rows")
 """The kinds of findings that explain nothing."""
-LISTED = 8  # places that a message lists; the rest is counted
+LISTED, FEW = 8, 3  # entries, and pairs of an output and an input, that a message lists; the rest is counted
 Look = tuple[str, str, dict[str, Any]]  # kind, sentence and plain data of a finding
 
 CUT = "the gradient is zero: the graph is cut (detach, .data, item(), an integer cast), or backward returns None"
@@ -172,10 +172,17 @@ def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]
             kind, fields = "second_order_lost", {"shape": shape}
         alike = findings.setdefault(f"{says} {fields}", Finding(kind, says, block.i, block.j, {**fields, "blocks": []}))
         alike.fields["blocks"].append([block.i, block.j])
-    where = [
-        ", ".join(f"{above[i]} with respect to {below[j]}" for i, j in f.fields["blocks"]) for f in findings.values()
-    ]
-    return [replace(one, text=f"{place}: {one.text}") for one, place in zip(findings.values(), where, strict=True)]
+    located = []
+    for one in findings.values():
+        pairs = [f"{above[i]} with respect to {below[j]}" for i, j in one.fields["blocks"]]
+        located.append(replace(one, text=f"{_with_more(pairs[:FEW], len(pairs))}: {one.text}"))
+    return located
+
+
+def _with_more(places: Iterable[str], count: int, separator: str = ", ") -> str:
+    """Return the first places as text, with the number of the others. count: the number of all places."""
+    shown = [*places]
+    return separator.join(shown) + (f" and {count - len(shown)} more" if count > len(shown) else "")
 
 
 def _zero(block: Block, names: Names, seen: Seen) -> tuple[str, str]:
@@ -280,6 +287,5 @@ def _listed(block: Block, kind: str, bad: Tensor) -> tuple[str, list[dict[str, A
         "columns": lambda entry: index_text(entry.leaf_index, ""),
     }[kind]
     own = {"entries": "_", "rows": "output_", "columns": "leaf_index"}[kind]
-    more = f" and {len(positions) - LISTED} more" if len(positions) > LISTED else ""
     data = [{name: value for name, value in asdict(entry).items() if own in name} for entry in entries]
-    return ("; " if kind == "entries" else ", ").join(map(shown, entries)) + more, data
+    return _with_more(map(shown, entries), len(positions), "; " if kind == "entries" else ", "), data
