@@ -90,11 +90,11 @@ def _file(options: argparse.Namespace, settings: Settings, package: str) -> Path
         folder = next((path for path in settings.spec_paths() if path.suffix != ".toml"), settings.root / FOLDER)
         return folder / f"{package}.toml"
     path = Path(options.output)
-    if path.suffix == ".toml" and not path.is_dir():
-        return path
-    if path.suffix and not path.is_dir():
+    if path.is_dir() or not path.suffix:
+        return path / f"{package}.toml"
+    if path.suffix != ".toml":
         raise RequestError([f"--output {path}: expected a file whose name ends in .toml, or a folder"])
-    return path / f"{package}.toml"
+    return path
 
 
 def _table(option: str, text: str) -> dict[str, Any]:
