@@ -115,6 +115,13 @@ class Grid(Model):
         description=f"allow tensors of up to {LARGE} elements, more than `max_elements`",
     )
 
+    @model_validator(mode="after")
+    def _has_one_place_for_each_keyword(self) -> "Grid":
+        for key in self.kwargs:
+            if key in self.grid:
+                raise refuse(f'"{key}" is in kwargs and in grid', "one of them", at=("kwargs", key))
+        return self
+
 
 class SampleSpec(Grid):
     """Arguments to test the operator with."""

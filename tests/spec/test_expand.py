@@ -38,9 +38,10 @@ class TestGrids:
         (operator,) = library
         assert operator.samples[1].kwargs == {"stride": 1, "padding": "same"}
 
-    def test_the_grid_goes_over_the_keywords(self, loaded: Load) -> None:
-        (operator,) = loaded(HEAD + "samples = [{ kwargs = { a = 1, b = 2 }, grid = { a = [3] } }]")
-        assert operator.samples[0].kwargs == {"a": 3, "b": 2}
+    def test_the_grid_has_other_keywords_than_kwargs(self, mistakes: Mistakes) -> None:
+        assert mistakes(HEAD + "samples = [{ kwargs = { a = 1, b = 2 }, grid = { a = [3] } }]") == [
+            'spec.toml:3:29: "a" is in kwargs and in grid; expected one of them'
+        ]
 
     def test_a_skip_leaves_out_what_it_matches(self, loaded: Load) -> None:
         text = "grid = { a = [1, 2], b = [1, 2] }, skip = [{ a = 1, b = 2 }, { a = 2 }]"
