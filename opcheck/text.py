@@ -82,6 +82,12 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
+def with_more(first: Iterable[str], count: int, separator: str = ", ") -> str:
+    """Return the first texts of a list, with the number of the others. count: the length of the list."""
+    shown = [*first]
+    return separator.join(shown) + (f" and {count - len(shown)} more" if count > len(shown) else "")
+
+
 def digest(texts: Iterable[str]) -> str:
     """Return a hash of texts as 16 hexadecimal digits. The order of the texts does not matter."""
     each = sorted(sha256(text.encode(errors="backslashreplace")).hexdigest() for text in texts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.text import class_of, message_of, one_line, printable, separated, shortened, well_formed
+from opcheck.text import class_of, message_of, one_line, printable, separated, shortened, well_formed, with_more
 
 DISGUISED = {
     "colours": ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
@@ -128,3 +128,8 @@ def test_a_long_message_is_cut_with_a_word_on_how_much():
     assert len(line) <= 500
     assert line.startswith("RuntimeError: xxx")
     assert line.endswith("xxx ... (9999564 characters left out) ... " + 200 * "x")
+
+
+def test_the_first_texts_are_listed_and_the_others_counted():
+    assert with_more(["a", "b"], 2) == "a, b"
+    assert with_more(["a", "b"], 5, "; ") == "a; b and 3 more"

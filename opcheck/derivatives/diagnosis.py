@@ -7,7 +7,7 @@ cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from opcheck.derivatives.mistakes import FAMILIES, Block, blocks_of, moduli
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import tried
 from opcheck.derivatives.tolerances import Numbers
+from opcheck.text import with_more
 
 UNEXPLAINED = ("unlike", "entries", "columns", "rows")
 """The kinds of findings that explain nothing."""
@@ -175,14 +176,8 @@ def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]
     located = []
     for one in findings.values():
         pairs = [f"{above[i]} with respect to {below[j]}" for i, j in one.fields["blocks"]]
-        located.append(replace(one, text=f"{_with_more(pairs[:FEW], len(pairs))}: {one.text}"))
+        located.append(replace(one, text=f"{with_more(pairs[:FEW], len(pairs))}: {one.text}"))
     return located
-
-
-def _with_more(places: Iterable[str], count: int, separator: str = ", ") -> str:
-    """Return the first places as text, with the number of the others. count: the number of all places."""
-    shown = [*places]
-    return separator.join(shown) + (f" and {count - len(shown)} more" if count > len(shown) else "")
 
 
 def _zero(block: Block, names: Names, seen: Seen) -> tuple[str, str]:
@@ -288,4 +283,4 @@ def _listed(block: Block, kind: str, bad: Tensor) -> tuple[str, list[dict[str, A
     }[kind]
     own = {"entries": "_", "rows": "output_", "columns": "leaf_index"}[kind]
     data = [{name: value for name, value in asdict(entry).items() if own in name} for entry in entries]
-    return _with_more(map(shown, entries), len(positions), "; " if kind == "entries" else ", "), data
+    return with_more(map(shown, entries), len(positions), "; " if kind == "entries" else ", "), data

@@ -20,6 +20,7 @@ from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Request
 from opcheck.derivatives.tolerances import Numbers
 from opcheck.derivatives.uncertainty import excess
+from opcheck.text import with_more
 
 NAMED = 5
 """The number of wrong entries that a message names."""
@@ -82,8 +83,7 @@ def _at_kink(entries: Comparison, names: Names) -> Disagreement:
     point, columns = entries.point, entries.point.directions.inputs_of(entries.kinky)
     named = zip(columns[:8], labels(columns[:8], point.leaves, names.leaves), strict=True)
     places = [f"{name} = {float(point.coordinates[column]):.8g}" for column, name in named]
-    more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-    away = f"\nmove the sample away from {', '.join(places)}{more}" if places else ""
+    away = f"\nmove the sample away from {with_more(places, len(columns))}" if places else ""
     text = KINK.format("here, and no derivative" if places else "near here") + away
     mismatch = pair_of(entries, names).mismatch() if point.extent == "full" else None
     return Disagreement(text, "inconclusive", mismatch, agrees=not bool(entries.wrong.any()))

@@ -137,11 +137,12 @@ def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[
     hints, names = Hints(said, source), [one.name for one in parameters if one.required]
     named = {index for index, name in enumerate(names) if hints.names(name)}
     every = sorted(places(sample), key=lambda own: own[0][1] not in named)
-    better = [(path, value, other) for path, value in every for other in hints.better(value)]
-    yield from (replaced(sample, path, other) for path, _, other in better)
-    for _, value, other in better:  # tensors that are alike may have to stay so
-        if is_tensor(value):
-            yield mapped(partial(_instead_of, value, other), sample)
+    for path, value in every:
+        yield from (replaced(sample, path, better) for better in hints.better(value))
+    each = [value for _, value in every if is_tensor(value)]
+    for index, value in enumerate(each):
+        if value in each[:index]:  # tensors that are alike may have to stay so
+            yield from (mapped(partial(_instead_of, value, better), sample) for better in hints.better(value))
     tensors = [{"shape": value["shape"]} for _, value in every if isinstance(value, dict) and "shape" in value][:1]
     for one in (one for one in parameters if not one.required):
         values: list[Data] = []

@@ -164,7 +164,8 @@ def _required(name: str, annotation: str) -> list[Data]:
         return [TENSORS] if listed else _tensors(name)
     sizes = re.search(r"tuple\[(int(?:, int)*)\]", kind)
     if sizes:
-        return [{"tuple": [2] * sizes[1].count("int")}]
+        others = [2] * (sizes[1].count("int") - 1)
+        return [{"tuple": [first, *others]} for first in (2, 3)]
     for words, values, types in BY_TYPE:
         if any(word in kind for word in words):
             return [value for value in named if isinstance(value, types)] or values

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from opcheck.running.outcome import Outcome
+from opcheck.text import with_more
 
 Cause = tuple[str, ...]
 
@@ -75,8 +76,7 @@ def case_of(record: Outcome, check: str) -> Cause:
 
 def _names(records: Sequence[Outcome]) -> str:
     names = [record.id.rpartition("::")[2] for record in records]
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
+    return with_more(names[:MOST_NAMES], len(names))
 
 
 MOST_NAMES = 8

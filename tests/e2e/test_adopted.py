@@ -14,11 +14,8 @@ from demo_project import Project
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "adopted"
 SPECS = sorted((FOLDER / "specs").glob("*.toml"))
-
-
-BY_HAND = {"rtdl_num_embeddings.PiecewiseLinearEncoding", "rtdl_num_embeddings.PiecewiseLinearEmbeddings"}
-BY_HAND |= {"torch_dct.LinearDCT"}
-"""The modules that were constructed with --module."""
+BY_HAND = {"rtdl_num_embeddings.PiecewiseLinearEmbeddings", "torch_dct.LinearDCT"}
+"""The modules that no guess constructs, so that --module was needed."""
 
 
 def names_of(spec: Path) -> list[str]:
