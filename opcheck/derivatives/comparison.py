@@ -269,8 +269,9 @@ class Comparison:
 
     @property
     def _far(self) -> tuple[float, ...]:
-        eps = self.numbers.eps
-        return 2 * eps, 8 * eps, max(16 * eps, FAR)
+        # Central differences are most accurate at a step of about the cube root of the unit of rounding.
+        eps, accurate = self.numbers.eps, self.point.unit ** (1 / 3)
+        return 2 * eps, 8 * eps, max(16 * eps, FAR, accurate)
 
     @property
     def _least(self) -> float:

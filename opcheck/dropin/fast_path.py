@@ -23,7 +23,7 @@ from opcheck.derivatives.jacobians import compare, digits_lost
 from opcheck.derivatives.point import Analytical, Point
 from opcheck.derivatives.request import Request
 from opcheck.dropin import passes
-from opcheck.dropin.in_place import InPlace, Second
+from opcheck.dropin.in_place import InPlace, Second, is_batched_by_torch
 from opcheck.dropin.memory import Kept, elements
 from opcheck.dropin.passes import Kinds, Pass, Passes
 
@@ -184,10 +184,9 @@ class FastPath(InPlace):
         def pull(own: Pass) -> Tensors:
             marked = [undefined(outputs[k]) if k in own.undefined else outputs[k] for k in own.those]
             cotangents = [own.vectors[k].clone() for k in own.those]
-            gradients = torch.autograd.grad(marked, leaves, cotangents, retain_graph=True, allow_unused=True)
-            return tuple(torch.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves, strict=True))
+            return vjp(marked, leaves, cotangents)
 
-        batch = self._batched(lambda *v: vjp(outputs, leaves, v), self.of_outputs, claims.batched_grad)
+        batch = self._batched(lambda *v: vjp(outputs, leaves, v), self.of_outputs, "batched_grad")
         every = passes.backward(self.of_outputs, batch is None, claims.undefined_grad)
         jacobian, products, directions = _derivatives(pull, every, self.of_leaves, batch)
         again, zero = deviation(products[0], products[1]), products[2]
@@ -203,16 +202,17 @@ class FastPath(InPlace):
             tangents = [None if k in own.undefined else t.clone() for k, t in enumerate(own.vectors)]
             return jvp(function, points, tangents)
 
-        batch = self._batched(lambda *t: nested(*points, *t), self.of_leaves, claims.batched_forward_grad)
+        batch = self._batched(lambda *t: nested(*points, *t), self.of_leaves, "batched_forward_grad")
         every = passes.forward(self.of_leaves, batch is None, claims.undefined_grad)
         return _derivatives(push, every, self.of_outputs, batch)
 
-    def _batched(self, function: Callable[..., Tensors], kinds: Kinds, is_claimed: bool) -> Tensor | None:
+    def _batched(self, function: Callable[..., Tensors], kinds: Kinds, claim: str) -> Tensor | None:
         """Return the derivatives along all coordinates by vmap, as rows.
 
-        None if vmap fails or there are few coordinates, and batching is not claimed.
+        None if `torch.func.vmap` fails, or if there are few coordinates and batching is not claimed. Raises Unclear if
+        it is claimed, and the vmap of torch's gradcheck fails, too.
         """
-        size = sum(passes.sizes_of(kinds))
+        size, is_claimed = sum(passes.sizes_of(kinds)), getattr(self.claims, claim)
         if size <= FEW_ROWS and not is_claimed:
             return None
         directions, batches = passes.units(kinds)
@@ -225,7 +225,7 @@ class FastPath(InPlace):
                 return rows[:size]
         except Exception:
             pass
-        if is_claimed:
+        if is_claimed and not is_batched_by_torch(self, claim):
             raise Unclear
         return None
 

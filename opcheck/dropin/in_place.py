@@ -7,14 +7,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.autograd import gradcheck
+from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives.autodiff import Differentiable, Pullback, Tensors, vjp
+from opcheck.derivatives.by_torch import ALL_OFF, QUESTIONS
 from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.cotangents import vectors_like
 from opcheck.derivatives.differences import Differences, differences
 from opcheck.derivatives.point import Point
 from opcheck.dropin.errors import ChangedOutputsError
-from opcheck.dropin.memory import Kept, add, write
+from opcheck.dropin.memory import Kept, add, aside, write
 from opcheck.strides import with_gaps
 
 Kind = tuple[torch.Size, torch.dtype]
@@ -86,6 +89,18 @@ class Second:
             fixed = tuple(None if v.requires_grad else v for v in vectors)
         leaves = *point.leaves, *(v for v in vectors if v.requires_grad)
         return Pullback(point.function, len(point.leaves), fixed=fixed), leaves
+
+
+def is_batched_by_torch(point: Point, check: str) -> bool:
+    """Return whether the vmap of torch's gradcheck, which knows other operators than `torch.func.vmap`, can batch.
+
+    check: the claim, "batched_grad" or "batched_forward_grad".
+    """
+    try:
+        with aside(point.leaves):
+            return gradcheck(point.function, point.leaves, **ALL_OFF | QUESTIONS[check].parameters)
+    except GradcheckError:
+        return False
 
 
 def moved(function: Differentiable, leaves: Sequence[Tensor], steps: Tensor, step: float) -> Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 
 import torch
@@ -37,6 +39,14 @@ class Kept:
             or (not torch.equal(own, before) and not torch.allclose(own, before, 0.0, 0.0, equal_nan=True))
             for tensor, own, before in zip(self.tensors, self.memory, self.before, strict=True)
         )
+
+
+@contextmanager
+def aside(values: Sequence[object]) -> Iterator[None]:
+    """Restore the tensors among some values and the random state afterwards, and suppress warnings."""
+    with Kept(values), torch.random.fork_rng(devices=()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def elements(memory: Tensor) -> list[Tensor]:

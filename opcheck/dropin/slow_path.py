@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import gradcheck as torch_gradcheck
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from opcheck.derivatives.autodiff import Mode, vjp
-from opcheck.derivatives.by_torch import ALL_OFF, FORWARD, WITHOUT_JACOBIAN
+from opcheck.derivatives.by_torch import WITHOUT_JACOBIAN
 from opcheck.derivatives.check_claim import OF_GRADIENTS
 from opcheck.derivatives.coordinates import same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe
@@ -31,7 +27,8 @@ from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Request
 from opcheck.derivatives.wrong_entries import NOT_LINEAR
 from opcheck.dropin.fast_path import Claims
-from opcheck.dropin.memory import Kept
+from opcheck.dropin.in_place import is_batched_by_torch
+from opcheck.dropin.memory import aside
 
 REPEATS = 3
 """The maximum number of times that backward is repeated to test whether it is deterministic."""
@@ -53,7 +50,7 @@ def check_claims(point: Point, request: Request, claims: Claims) -> Iterator[Dis
         (backward, _together),
         (claims.forward_ad, partial(_jacobian, mode="forward")),
         (claims.forward_ad and claims.undefined_grad, _undefined_tangents),
-        (claims.batched_forward_grad, partial(_batched, check="batched_forward_grad", **FORWARD)),
+        (claims.batched_forward_grad, partial(_batched, check="batched_forward_grad")),
         (some and claims.batched_grad, partial(_batched, check="batched_grad")),
         (backward, _zero_cotangents),
         (backward and claims.undefined_grad, partial(undefined_in, mode="reverse")),
@@ -137,18 +134,12 @@ def _most(tensor: Tensor) -> str:
     return f"{float(tensor.detach().abs().max()):.4g}"
 
 
-def _batched(point: Point, request: Request, check: str, **flags: Any) -> Disagreement | None:
+def _batched(point: Point, request: Request, check: str) -> Disagreement | None:
     """Return why a derivative cannot be vmapped; None if it can, by `torch.func.vmap` or by the vmap of gradcheck."""
     disagreement = OF_GRADIENTS[check](point, request)
-    if disagreement is None:
+    if disagreement is None or is_batched_by_torch(point, check):
         return None
-    try:
-        with _aside(point.leaves):
-            parameters = {**ALL_OFF, **WITHOUT_JACOBIAN, **flags, f"check_{check}": True}
-            torch_gradcheck(point.function, point.leaves, **parameters)
-    except TorchGradcheckError:
-        return replace(disagreement, text=f"torch.func.vmap: {disagreement.text}")
-    return None
+    return replace(disagreement, text=f"torch.func.vmap: {disagreement.text}")
 
 
 def sentence_of_torch(check: Callable[..., bool], values: Sequence[object], point: Point) -> str:
@@ -157,18 +148,10 @@ def sentence_of_torch(check: Callable[..., bool], values: Sequence[object], poin
     torch does not compare the Jacobian of a large sample: it would compute the whole Jacobian for its message.
     """
     try:
-        with _aside(values):
+        with aside(values):
             check(**({} if point.projections is None else WITHOUT_JACOBIAN))
     except TorchGradcheckError as error:
         return str(error).partition("\n")[0]
     except Exception:  # torch calls the function in another order
         pass
     return ""
-
-
-@contextmanager
-def _aside(values: Sequence[object]) -> Iterator[None]:
-    """Restore the tensors among some values and the random state afterwards, and suppress warnings."""
-    with Kept(values), torch.random.fork_rng(devices=()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

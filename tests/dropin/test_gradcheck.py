@@ -12,6 +12,7 @@ import opcheck
 
 DTYPES = (torch.float64, torch.complex128)
 NOT_REV = {"check_rev_over_rev": False}
+FORWARD = {"check_forward_ad": True, "check_batched_forward_grad": True}
 OURS, TORCH = (opcheck.gradcheck, opcheck.gradgradcheck), (torch.autograd.gradcheck, torch.autograd.gradgradcheck)
 
 
@@ -336,3 +337,49 @@ def test_a_constant_cotangent_has_no_name_among_the_leaves():
     ) as caught:
         opcheck.gradgradcheck(SecondDetached.apply, x, (constant, other))
     assert caught.value.disagreement.worst[0].leaf_name == "cotangent of output 1"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (1.02, False)])
+def test_outputs_in_single_precision_are_compared_at_a_step_that_suits_them(factor, right, dtype):
+    single = torch.complex64 if dtype.is_complex else torch.float32
+
+    class Single(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.to(single)
+
+        @staticmethod
+        def backward(ctx, g):
+            return factor * g.to(dtype)
+
+    x = (10 * leaf(3, 4, dtype=dtype)).detach().requires_grad_()
+    assert opcheck.gradcheck(Single.apply, x, raise_exception=False) is right
+
+
+def seeded_rrelu(x):
+    torch.manual_seed(0)
+    return torch.nn.functional.rrelu(x, training=True)
+
+
+@pytest.mark.parametrize(
+    ("order", "function", "flags"),
+    [
+        pytest.param(1, seeded_rrelu, FORWARD, id="only the vmap of torch's gradcheck batches it"),
+        pytest.param(2, torch.round, {}, id="the gradient does not depend on the cotangent"),
+    ],
+)
+def test_a_right_function_takes_far_fewer_passes_than_in_slow_mode(order, function, flags):
+    passes = []
+
+    def counted(x):
+        y = function(x)
+        y.register_hook(lambda v: passes[-1].append("backward")) if y.requires_grad else None
+        passes[-1].append("forward")
+        return y
+
+    for check in (OURS[order - 1], TORCH[order - 1]):
+        passes.append([])
+        assert check(counted, leaf(8, 5), **flags)
+    ours, theirs = map(len, passes)
+    assert ours < 0.7 * theirs
