@@ -184,6 +184,21 @@ class Comparison:
         again = self.point.looped_differences(self.directions.moved, self.numbers.eps)
         return torch.equal(again.above, self.slopes.above)  # otherwise the function is random
 
+    @property
+    def is_too_coarse(self) -> bool:
+        """Whether values in less than double precision are too coarse to judge any wrong entry.
+
+        Even at a step that suits their precision, rounding exceeds the tolerance, and explains the difference.
+        """
+        unit, step = self.point.unit, self._far[-1]
+        if unit <= torch.finfo(torch.float64).eps or not bool(self.wrong.any()):
+            return False
+        slopes = tried(partial(self.at, step))
+        if isinstance(slopes, Exception):  # the function is not defined that far away
+            return False
+        off, error = self.size(self.analytical - slopes.jacobian), self.size(slopes.rounding(unit))
+        return bool(((error > self.tolerance(slopes)) & (off <= CERTAIN * error))[self.wrong].all())
+
     def _at_steps(self, point: Point) -> list[Differences]:
         """Return the differences at steps h, 2 h, ..., 10 h. Raises if the function is not defined that far away."""
         return [point.numerical(n * self.numbers.eps) for n in range(1, 11)]

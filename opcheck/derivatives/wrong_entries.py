@@ -18,6 +18,7 @@ from opcheck.derivatives.directions import Colors
 from opcheck.derivatives.disagreement import Disagreement, Entry, Finding, Mismatch, Names, Pair
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Request
+from opcheck.derivatives.rounding import rounding_unit
 from opcheck.derivatives.tolerances import Numbers
 from opcheck.derivatives.uncertainty import excess
 from opcheck.text import with_more
@@ -32,6 +33,7 @@ KINK = "the function has a kink or a jump {}: one-sided differences disagree"
 UNDEFINED = """the function itself is nan at the sample, in {:,} of {:,} entries, as at {}
 state numbers in its domain (low, high, exclude); if it is meant to be nan, write outputs = {{ apply = "finite" }}"""
 OF_FLOAT32 = "at least some values have only float32 precision, too little for finite differences with step {:g}"
+OF_COARSE = "values in {} are too coarse for finite differences with step {:g}"
 NOT_LINEAR: dict[Mode, str] = {
     "reverse": "backward pass is not linear in the cotangent",
     "forward": "jvp is not linear in the tangent",
@@ -44,6 +46,10 @@ def explain(entries: Comparison, request: Request) -> Disagreement | None:
     directions = entries.point.directions
     if entries.is_of_float32:
         return Disagreement(OF_FLOAT32.format(entries.numbers.eps), "coarse")
+    if entries.is_too_coarse:
+        dtypes = {x.dtype for x in (*entries.point.leaves, *entries.point.outputs)}
+        coarsest = max(dtypes, key=rounding_unit)
+        return Disagreement(OF_COARSE.format(str(coarsest).removeprefix("torch."), entries.numbers.eps), "coarse")
     if (undefined := _undefined(entries, request)) is not None:
         return undefined
     if bool(entries.kinky.any()) and not bool((entries.wrong & ~entries.at_kink).any()):

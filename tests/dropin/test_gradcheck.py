@@ -339,22 +339,36 @@ def test_a_constant_cotangent_has_no_name_among_the_leaves():
     assert caught.value.disagreement.worst[0].leaf_name == "cotangent of output 1"
 
 
+def cast(target, factor):
+    """Return a conversion to a dtype whose gradient is `factor` times the right one."""
+
+    class Cast(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.dtype = x.dtype
+            return x.to(target)
+
+        @staticmethod
+        def backward(ctx, g):
+            return factor * g.to(ctx.dtype)
+
+    return Cast.apply
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("factor", "right"), [(1.0, True), (1.02, False)])
 def test_outputs_in_single_precision_are_compared_at_a_step_that_suits_them(factor, right, dtype):
     single = torch.complex64 if dtype.is_complex else torch.float32
-
-    class Single(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.to(single)
-
-        @staticmethod
-        def backward(ctx, g):
-            return factor * g.to(dtype)
-
     x = (10 * leaf(3, 4, dtype=dtype)).detach().requires_grad_()
-    assert opcheck.gradcheck(Single.apply, x, raise_exception=False) is right
+    assert opcheck.gradcheck(cast(single, factor), x, raise_exception=False) is right
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_outputs_in_half_precision_are_said_to_be_too_coarse(half):
+    with pytest.raises(opcheck.GradcheckError, match=f"values in {str(half)[6:]} are too coarse for .* step 1e-06"):
+        opcheck.gradcheck(cast(half, 1.0), leaf(3))
+    with pytest.raises(opcheck.GradcheckError, match="3 of 9 entries differ"):  # wrong beyond doubt
+        opcheck.gradcheck(cast(half, -1.0), leaf(3))
 
 
 def seeded_rrelu(x):
