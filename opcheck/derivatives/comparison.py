@@ -338,15 +338,18 @@ class Comparison:
         infinite, or at a kink. If the function raises at one of the steps, all entries are left out.
         """
         off, unit = self.size(self.difference), self.point.unit
-        mask = off > admitted + CERTAIN * self.fine.rounding(unit)
-        if not bool(mask.any()):
-            return mask  # fast path
-        coarser = tried(lambda: [self.at(step) for step in steps])
-        if isinstance(coarser, Exception):  # the function is not defined as far from the point as that
-            return torch.zeros_like(mask)
-        error = CERTAIN * self.size(error_estimate(self.fine, coarser, unit))
+        mask, coarser = off > admitted + CERTAIN * self.fine.rounding(unit), list[Differences]()
+        for step in steps:
+            if not bool(mask.any()):
+                return mask  # the first steps show the error of most entries
+            slopes = tried(partial(self.at, step))
+            if isinstance(slopes, Exception):  # the function is not defined as far from the point as that
+                return torch.zeros_like(mask)
+            coarser.append(slopes)
+            error = CERTAIN * self.size(error_estimate(self.fine, coarser, unit))
+            mask &= off > admitted + error
         bent = self.size(kinks(self.fine, coarser[0], error).to(error.dtype)) > 0
-        return mask & (off > admitted + error) & ~bent
+        return mask & ~bent
 
     # no derivative, in the shape of `slopes`
 

@@ -80,7 +80,7 @@ class Search:
         """
         recipe, sample = self.caller.recipe, tries[0].sample
         if recipe is None:
-            yield Draft.of(self.name, tries, variants=self.variants(), out=takes_out(self.target))
+            yield Draft.of(self.name, tries, variants=self.variants(), out=takes_out(self.target) is not False)
             return
         trained = Draft.of(self.name, tries, self.caller.module)
         initialized = recipe.spec.train and self.caller.sets_parameters(sample)

@@ -82,8 +82,8 @@ def is_function(owner: Any) -> TypeGuard[type[torch.autograd.Function]]:
     return isinstance(owner, type) and issubclass(owner, torch.autograd.Function)
 
 
-def takes_out(operator: Callable[..., Any]) -> bool:
-    """Return whether an operator takes `out=`, by its schema or signature. Built-ins without a signature may."""
+def takes_out(operator: Callable[..., Any]) -> bool | None:
+    """Return whether an operator takes `out=`, by its schema or signature; None for built-ins without a signature."""
     schemas = overloads_of(getattr(operator, "_opoverload", operator))
     if schemas:
         return any(one.is_out or one.name == "out" for schema in schemas for one in schema.arguments)
@@ -92,7 +92,7 @@ def takes_out(operator: Callable[..., Any]) -> bool:
     except TypeError:
         return False
     except ValueError:  # a function in C without a signature
-        return True
+        return None
 
 
 def argument_label(path: Sequence[int | str], names: Sequence[str]) -> str:

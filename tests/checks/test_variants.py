@@ -104,8 +104,22 @@ def test_a_claimed_out_that_does_not_exist_fails_with_the_remedy(verdict_of):
     assert "set supports.out = false" in outcome.message
 
 
-def test_an_out_of_which_spec_and_signature_say_nothing_is_not_expected(verdict_of):
-    assert verdict_of("operators.right.square", "variants").outcome == "passed"
+@pytest.mark.parametrize("operator", ["operators.right.square", "torch.t"])
+def test_an_out_of_which_spec_and_signature_say_nothing_is_not_expected(verdict_of, operator):
+    assert verdict_of(operator, "variants").outcome == "passed"
+
+
+def test_an_out_that_a_function_in_c_refuses_fails_if_it_is_claimed(verdict_of):
+    outcome = verdict_of("torch.t", "variants", keys="supports = { out = true }")
+    assert outcome.outcome == "failed"
+    assert "set supports.out = false" in outcome.message
+
+
+def test_an_out_that_a_function_in_c_accepts_is_tested(verdict_of):
+    samples = "samples = [{ args = [{ shape = [2, 3, 4] }, 1, 0, 2] }]"
+    outcome = verdict_of("torch.narrow_copy", "variants", samples=samples)
+    assert outcome.outcome == "failed"  # it ignores the strides of out=
+    assert "called by out= a slice of a larger buffer" in outcome.reason
 
 
 def test_a_disclaimed_out_that_exists_fails(verdict_of):
