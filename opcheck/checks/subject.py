@@ -163,15 +163,15 @@ class Context:
         """The step and the tolerances for derivatives; None if the dtype is too coarse for finite differences."""
         return self.numbers_in(self.dtype)
 
-    def coarsest(self, outputs: Iterable[Tensor]) -> torch.dtype:
-        """Return the coarsest among the dtype of the case and those of outputs."""
-        dtypes: list[torch.dtype] = [self.dtype, *(output.dtype for output in outputs)]
+    def coarsest(self, tensors: Iterable[Tensor]) -> torch.dtype:
+        """Return the coarsest among the dtype of the case and those of tensors."""
+        dtypes: list[torch.dtype] = [self.dtype, *(tensor.dtype for tensor in tensors)]
         return max(dtypes, key=rounding_unit)
 
     def numbers_in(self, dtype: torch.dtype) -> Numbers | None:
-        """Return the step and the tolerances for outputs of a dtype; None if it is too coarse for finite differences.
+        """Return the step and the tolerances for a dtype; None if it is too coarse for finite differences.
 
-        The dtype may differ from that of the case.
+        The dtype may differ from that of the case, if the operator has inputs or outputs of another one.
         """
         return self.memo.once(("numbers", self.case.check, dtype), lambda: self._numbers_in(dtype))
 
@@ -293,7 +293,7 @@ class OutputInfo:
     requires_grad: bool
     """Whether any output requires grad."""
     dtype: torch.dtype
-    """The coarsest among the dtype of the case and the floating and complex dtypes of outputs."""
+    """The coarsest among the dtype of the case and those of leaves and of floating and complex outputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -408,7 +408,7 @@ class Subject:
             sum(output.numel() for output in smooth),
             bool(smooth),
             any(output.requires_grad for output in smooth),
-            self.context.coarsest(smooth),
+            self.context.coarsest((*self.leaves, *smooth)),
         )
 
     @property
@@ -418,7 +418,7 @@ class Subject:
 
     @property
     def numbers(self) -> Numbers | None:
-        """The step and the tolerances for derivatives; None if an output is too coarse for finite differences."""
+        """The step and the tolerances for derivatives; None if a leaf or output is too coarse for differences."""
         return self.context.numbers_in(self.output_info.dtype)
 
     @cached_property

@@ -49,11 +49,11 @@ def default_numbers(dtype: torch.dtype, eps: float | None = None) -> Numbers | N
     return Numbers(eps, rounding, rounding) if rounding <= COARSEST else None
 
 
-def too_coarse_output(dtype: torch.dtype) -> str:
-    """Return the message that outputs of a dtype are too coarse for differences, with the smallest sufficient step."""
+def too_coarse_in(dtype: torch.dtype) -> str:
+    """Return the message that values of a dtype are too coarse for differences, with the smallest sufficient step."""
     step = 8 * torch.finfo(dtype).eps / COARSEST
     name = str(dtype).removeprefix("torch.")
     return (
-        f"an output has dtype {name}, whose values are too coarse for finite differences unless the step is at least "
-        f"{step:.1g}: set tolerance.eps"
+        f"an input or output has dtype {name}, whose values are too coarse for finite differences unless the step is "
+        f"at least {step:.1g}: set tolerance.eps"
     )

@@ -79,7 +79,9 @@ class _Supports(Model):
     third_order: bool = Field(default=True, description="differentiating the second derivative in reverse mode")
     inplace_backward: bool = Field(default=True, description="derivatives of the in-place variant")
     undefined_grad: bool = Field(default=True, description="undefined cotangents and tangents treated as zeros")
-    out: bool = Field(default=True, description="the keyword `out=`; default: as the signature says, or, for a function in C, as it accepts the keyword")
+    out: bool = Field(
+        default=True, description="the keyword `out=`; default: if the signature has it, or C code takes it"
+    )
     masked: bool = Field(default=True, description="derivatives of sparse inputs under masked semantics")
     vmap: bool = Field(default=True, description="`torch.func.vmap` over the operator")
     outputs: bool | Frozen[str | int] = Field(

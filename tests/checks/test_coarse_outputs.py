@@ -116,3 +116,26 @@ def test_complex_numbers_in_half_precision_are_compared():
     assert equal(x, x.clone())
     assert not equal(x, x.conj())
     assert not equal(x, x[:1])
+
+
+SINGLE = {"float64": "float32", "complex128": "complex64"}
+
+
+def with_single(name, dtype):
+    """Return a spec of an operator of two tensors, the second in single precision."""
+    weight = f'{{ shape = [3], dtype = "{SINGLE[dtype]}", grad = true, low = 5, high = 9 }}'
+    samples = f"[{{ args = [{{ shape = [2, 3], low = 5, high = 9 }}, {weight}] }}]"
+    return f'[[operator]]\nname = "{name}"\nsamples = {samples}\n'
+
+
+@BOTH
+def test_a_right_derivative_by_a_leaf_in_single_precision_passes(outcomes, dtype):
+    found = outcomes(with_single("torch.mul", dtype), checks=(*JACOBIANS, "derived"), dtypes=(dtype,))
+    assert {one.outcome for one in found.values()} == {"passed"}, [one.message for one in found.values()]
+
+
+@BOTH
+def test_a_wrong_derivative_by_a_leaf_in_single_precision_is_caught_at_each_sample(outcomes, dtype):
+    text = with_single("operators.coarse.weighed_too_much", dtype)
+    found = outcomes(text, checks=("backward", "derived"), dtypes=(dtype,))
+    assert {one.check: one.outcome for one in found.values()} == {"backward": "failed", "derived": "blocked"}

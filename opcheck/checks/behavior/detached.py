@@ -10,7 +10,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable
 from opcheck.derivatives.coordinates import parts, real_size
 from opcheck.derivatives.disagreement import output_label
-from opcheck.derivatives.tolerances import Numbers, too_coarse_output
+from opcheck.derivatives.tolerances import Numbers, too_coarse_in
 from opcheck.samples.results import differentiable
 
 
@@ -30,9 +30,10 @@ def judge(subject: Subject) -> Verdict:
             continue
         if not (claimed and differentiable((output,)) and output.numel()):
             continue
-        numbers = subject.context.numbers_in(subject.context.coarsest([output]))
+        dtype = subject.context.coarsest((*subject.leaves, output))
+        numbers = subject.context.numbers_in(dtype)
         if numbers is None:
-            too_coarse = too_coarse_output(output.dtype)
+            too_coarse = too_coarse_in(dtype)
         elif evidence := _depends(subject, index, numbers):
             place = len(differentiable(subject.outputs[:index]))
             return fails(

@@ -32,7 +32,7 @@ from opcheck.derivatives import Disagreement
 from opcheck.derivatives.check_claim import check_claim, derivative_named, extent_compared, lets_wrong_sign_pass
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.request import Function
-from opcheck.derivatives.tolerances import too_coarse_output
+from opcheck.derivatives.tolerances import too_coarse_in
 from opcheck.samples.resolve import Unresolved
 from opcheck.strides import MEMORIES
 
@@ -62,7 +62,7 @@ def compared(subject: Subject) -> Verdict:
         if check == "fwd_over_fwd" and functions_of(subject.differentiable_outputs):
             return out_of_reach(NO_DOUBLE_JVP)
         if subject.numbers is None:
-            return inapplicable(too_coarse_output(outputs.dtype))
+            return inapplicable(too_coarse_in(outputs.dtype))
     if not outputs.has_derivative:
         return untested("no output is of a floating or complex dtype")
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
