@@ -85,8 +85,9 @@ def is_function(owner: Any) -> TypeGuard[type[torch.autograd.Function]]:
 def takes_out(operator: Callable[..., Any]) -> bool | None:
     """Return whether an operator takes `out=`, by its schema or signature; None for built-ins without a signature."""
     schemas = overloads_of(getattr(operator, "_opoverload", operator))
-    if schemas:
-        return any(one.is_out or one.name == "out" for schema in schemas for one in schema.arguments)
+    if schemas:  # several results go to parameters of their own, such as out0= and out1=
+        written = ([one.name for one in schema.arguments if one.is_out or one.name == "out"] for schema in schemas)
+        return ["out"] in written
     try:
         return any(one.name == "out" and one.kind is not one.POSITIONAL_ONLY for one in parameters(operator))
     except TypeError:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from operators import diagnosed, faulty
 
-from opcheck.samples.arguments import argument_label, names_of
+from opcheck.samples.arguments import argument_label, names_of, takes_out
 
 
 class OldStyle(torch.autograd.Function):
@@ -50,3 +50,19 @@ def test_names_of_custom_operators():
 
     assert names_of(scaled, "scaled") == ("value", "factor")
     assert names_of(torch.ops.opcheck_names.scaled.default, "scaled") == ("value", "factor")
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        (torch.ops.aten.sin, True),
+        (torch.ops.aten.sin.default, False),
+        (torch.ops.aten.var_mean, False),  # out0= and out1=
+        (torch.nn.functional.relu, False),
+        (faulty.ignores_out, True),
+        (torch.sin, None),
+    ],
+    ids=str,
+)
+def test_whether_an_operator_takes_out(operator, expected):
+    assert takes_out(operator) is expected
