@@ -40,6 +40,10 @@ MOST_SIZE = 16
 
 KINDS = (
     (
+        re.compile(r"([Pp]ositive[- ]?(semi-?)?definite|PSD|[Cc]holesky)"),
+        {"structure": "positive_definite", "through": "symmetrize"},
+    ),
+    (
         re.compile(r"[Dd]omain|between 0|[Pp]robabilit|[Pp]ositive|[Nn]on-?negative|\[0, 1\]|not finite"),
         {"low": 0.1, "high": 0.9},
     ),
@@ -66,9 +70,15 @@ NEEDED = re.compile(r"\b(require|specif|should be defined|must be (given|provide
 """The pattern of an error about a missing argument. The message also names the argument."""
 WANTS_MORE = re.compile(r"NoneType")
 OUT_OF_RANGE = re.compile(r"out of (range|bounds)")
+IS_TENSOR = re.compile(r"^\W*(optional |torch\.|float)?Tensor\b", re.I)
+"""The pattern of a documented type, as in `(Tensor)` or `: torch.Tensor, optional`."""
 WANTS_TENSOR = re.compile(
-    r"must be (a )?(torch\.)?Tensor|not a (torch\.)?Tensor|value of type 'Tensor|'(int|float|list|bool)' object", re.I
+    r"must be (a )?(torch\.)?Tensor|not a (torch\.)?Tensor|value of type 'Tensor|'(int|float|list|bool)' object"
+    r"|expected Tensor as element",
+    re.I,
 )
+TAKES_ONE = re.compile(r"takes (from 0 to )?1 positional arguments? but 2 were given")
+"""The pattern of an error of a function that was passed as an argument, and is called with two tensors."""
 WANTS_LIST = re.compile(r"iterable|not subscriptable|has no len")
 WANTS_NUMBERS = re.compile(r"must be (a )?(tuple|list|sequence) of ints?\b|'NoneType' has no len")
 WANTS_NUMBER = re.compile(r"interpreted as an integer|one element tensors|Tensor with more than|not Tensor|as an int")
@@ -113,15 +123,22 @@ def message_without_digits(said: str) -> str:
     return re.sub(r"\d+", "", said)
 
 
-def documented(doc: str, name: str) -> list[Shape]:
-    """Return the shapes that documentation gives for a parameter: from its name up to the next parameter."""
+def documented(doc: str, name: str) -> tuple[list[Shape], bool]:
+    """Return the shapes that documentation gives for a parameter, and whether it says that the parameter is a tensor.
+
+    The documentation of a parameter goes from its name up to the next parameter. Its type is in parentheses, or it is
+    the rest of the line.
+    """
     match = re.search(
-        rf"^([ \t]*)(?:[-*:]\s*)?(?:param )?`*{re.escape(name)}`*(\s+size|\s+shape)?\s*(?:\([^)]*\))?\s*:"
-        r"(.*(?:\n\1[ \t]+.*|\n\s*)*)",
+        rf"^([ \t]*)(?:[-*:]\s*)?(?:param )?`*{re.escape(name)}`*(\s+size|\s+shape)?\s*(\([^)]*\))?\s*:"
+        r"(.*)((?:\n\1[ \t]+.*|\n\s*)*)",
         doc,
         re.MULTILINE,
     )
-    return shapes_in((match[2] or "") + match[3]) if match else []
+    if match is None:
+        return [], False
+    _, of_sizes, kind, line, others = match.groups("")
+    return shapes_in(of_sizes + line + others), IS_TENSOR.search(kind or line) is not None
 
 
 def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[Parameter]) -> Iterator[SampleData]:
@@ -174,6 +191,8 @@ class Hints:
             yield from self._tensors(value)
         elif isinstance(value, dict) and "tuple" in value:
             yield from ({"tuple": better} for better in self.better(value["tuple"]))
+        elif isinstance(value, dict) and "object" in value and TAKES_ONE.search(self.said):
+            yield {"object": "torch.mul"}
         elif isinstance(value, list):
             counts = dict.fromkeys((*self.numbers, *self.ranks))
             yield from ((value * 5)[:count] for count in counts if count != len(value) and count <= 5)

@@ -47,9 +47,13 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
 
 
 def _with_shapes(parameter: Parameter, annotation: str, doc: str) -> Parameter:
-    """Return a parameter with the shapes in its annotation and documentation. If there are any, try a tensor first."""
-    shapes, options = (*shapes_in(annotation), *documented(doc, parameter.name)), parameter.options
-    if shapes and TENSOR in options:
+    """Return a parameter with the shapes in its annotation and documentation.
+
+    If there are any, or if it is documented as a tensor, try a tensor first.
+    """
+    listed, is_tensor = documented(doc, parameter.name)
+    shapes, options = (*shapes_in(annotation), *listed), parameter.options
+    if (shapes or is_tensor) and TENSOR in options:
         options = (TENSOR, *(value for value in options if value != TENSOR))
     return replace(parameter, shapes=shapes, options=options)
 

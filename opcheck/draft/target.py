@@ -12,6 +12,7 @@ import torch
 
 from opcheck.samples.arguments import is_function
 from opcheck.samples.resolve import Unresolved, as_operator, import_module, is_dispatched, resolve
+from opcheck.spec.problems import nearest
 
 
 def package_of(target: str) -> str:
@@ -106,14 +107,20 @@ def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | ty
 
 
 def _module(path: str) -> ModuleType | None:
-    """Return the Python module at a path; None if there is none. Raises Unresolved if importing it fails."""
+    """Return the Python module at a path; None if there is none, so that the path may name an operator.
+
+    Raises Unresolved if importing it fails, or if there is no package of that name.
+    """
     try:
         return import_module(path)
     except Unresolved as error:
         missing = error.__cause__
-        if isinstance(missing, ModuleNotFoundError) and f"{path}.".startswith(f"{missing.name}."):
-            return None
-        raise
+        if not isinstance(missing, ModuleNotFoundError) or not f"{path}.".startswith(f"{missing.name}."):
+            raise
+        if path == package_of(path):
+            near = nearest(path, [one.name for one in pkgutil.iter_modules()])
+            raise Unresolved(f'no module named "{path}"', near) from error
+        return None
 
 
 def _own(item: Any, module: ModuleType) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from opcheck.draft.hint import documented, repairs_of, shapes_in
 from opcheck.draft.parameter import TENSOR, Parameter
+from opcheck.draft.signature import parameters_of
 from opcheck.spec.operator import SampleSpec
 
 X = [Parameter("x", (TENSOR,), True), Parameter("context", (), False)]
@@ -33,10 +34,41 @@ def test_shapes_are_read(text, shapes):
 
 def test_documentation_belongs_to_its_parameter():
     doc = "Rotate.\n\nArgs:\n    x: points of shape\n      :math:`(*, 2)`.\n    y: of shape (N, 3).\n\nReturns: (N, 7)"
-    assert documented(doc, "x") == [(2, 2), (2,)]
-    assert documented(doc, "y") == [(2, 3)]
-    assert documented(doc, "z") == []
-    assert documented("q size: (bsz, seq_len, rotary_dim)\nk: (2, 2)", "q") == [(2, 3, 4)]
+    assert documented(doc, "x")[0] == [(2, 2), (2,)]
+    assert documented(doc, "y")[0] == [(2, 3)]
+    assert documented(doc, "z") == ([], False)
+    assert documented("q size: (bsz, seq_len, rotary_dim)\nk: (2, 2)", "q")[0] == [(2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("doc", "is_tensor"),
+    [
+        ("alpha : `torch.Tensor`\n    the angle", True),
+        ("alpha (Tensor): the angle", True),
+        ("alpha (torch.Tensor, optional): the angle", True),
+        (":param alpha: FloatTensor of angles", True),
+        ("alpha (float): scale of the tensor", False),
+        ("alpha: scale of a Tensor", False),
+        ("alpha (int or Tensor): the angle", False),
+        ("beta (Tensor): the angle", False),
+    ],
+)
+def test_documentation_says_what_is_a_tensor(doc, is_tensor):
+    assert documented(doc, "alpha") == ([], is_tensor)
+
+
+def test_a_documented_tensor_is_tried_first_whatever_its_name():
+    def turned(alpha, beta):
+        """Turn.
+
+        Args:
+            alpha (Tensor): the angle
+            beta (float): the share
+        """
+
+    ((alpha, beta),) = parameters_of(turned, "turned")
+    assert alpha.options[0] == TENSOR
+    assert beta.options[0] != TENSOR
 
 
 @pytest.mark.parametrize(
@@ -55,6 +87,11 @@ def test_documentation_belongs_to_its_parameter():
         ({"shape": [3]}, "InputOutsideDomain", "", {"shape": [3], "low": 0.1, "high": 0.9}),
         ([2, 2], "ValueError: not enough values to unpack (expected 3, got 2)", "", [2, 2, 2]),
         (2, "TypeError: x must be Tensor, not int", "", {"shape": [2, 3]}),
+        (1.5, "TypeError: expected Tensor as element 0 in argument 0, but got float", "", {"shape": []}),
+        ({"object": "torch.tanh"}, "TypeError: tanh() takes 1 positional argument but 2 were given", "",
+         {"object": "torch.mul"}),
+        ({"shape": [3, 3]}, "NotPSDError: Matrix not positive definite", "",
+         {"shape": [3, 3], "structure": "positive_definite", "through": "symmetrize"}),
         ({"shape": [3]}, "TypeError: only one element tensors can be converted", "", 2),
         (2, "TypeError: Value after * must be an iterable, not int", "", [3]),
         ({"shape": [2, 3]}, "RuntimeError: A must be batches of square matrices", "", {"shape": [3, 3]}),

@@ -290,6 +290,8 @@ class TestRequests:
         [
             (["demo.duble"], 'demo has no attribute "duble"; did you mean "demo.double"?'),
             (["nowhere.f"], 'no module named "nowhere"'),
+            (["nowhere"], 'no module named "nowhere"'),
+            (["torhc"], 'no module named "torhc"; did you mean "torch"?'),
             (
                 ["demo.Wrong"],
                 '"demo.Wrong" is a torch.autograd.Function; name its apply; did you mean "demo.Wrong.apply"?',
