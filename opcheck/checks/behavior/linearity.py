@@ -17,7 +17,6 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import NO_GRAPH, Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
-from opcheck.derivatives.rounding import rounding_unit
 from opcheck.samples.inputs import unchanged
 from opcheck.samples.layouts import conjugated_view, negated_view
 from opcheck.strides import MEMORIES, behind_others, permuted
@@ -28,7 +27,7 @@ LARGE, LARGE_IN_HALF, SMALL = 20, 10, -10
 with the negative sign of a loss that is maximized. LARGE_IN_HALF replaces it in float16, whose range is smaller. SMALL
 is that of averages over many elements."""
 LARGEST = 1e9
-"""`LARGE` is used if the largest number of the dtype is above this."""
+"""`LARGE` is used if the largest number of the coarsest dtype is above this."""
 
 CONJUGATED = "v.conj().resolve_conj().conj()"
 NEGATED = "torch.complex(torch.zeros_like(v.real), -v.real).conj().imag"
@@ -71,8 +70,7 @@ def _linear(
     subject: Subject, results: str, what: str, vectors: Tensors, derivative: Callable[[Tensors], Tensor], plain: Tensor
 ) -> Iterator[Row | Verdict]:
     may_be_negated = _may_be_negated(subject)
-    coarsest = max((subject.output_info.dtype, *(v.dtype for v in vectors)), key=rounding_unit)
-    exponent = LARGE if torch.finfo(coarsest).max > LARGEST else LARGE_IN_HALF
+    exponent = LARGE if torch.finfo(subject.output_info.dtype).max > LARGEST else LARGE_IN_HALF
     large, small = -(2.0**exponent), 2.0**SMALL
 
     def scaled(
