@@ -47,7 +47,7 @@ def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
         "deterministic mode": Surroundings(_deterministic, 'torch.set_deterministic_debug_mode("warn")'),
         "memory with other contents": Surroundings(partial(_dirty, subject), DIRTY),
     }
-    double = subject.context.dtype in (torch.float64, torch.complex128)
+    double = subject.output_info.dtype in (torch.float64, torch.complex128)
     if double and _is_available(autocast):  # autocast does not convert these; converting other dtypes is its purpose
         code = f'with torch.autocast("{device.type}", dtype=torch.bfloat16):'
         surroundings["torch.autocast"] = Surroundings(autocast, code)

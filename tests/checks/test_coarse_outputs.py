@@ -139,3 +139,11 @@ def test_a_wrong_derivative_by_a_leaf_in_single_precision_is_caught_at_each_samp
     text = with_single("operators.coarse.weighed_too_much", dtype)
     found = outcomes(text, checks=("backward", "derived"), dtypes=(dtype,))
     assert {one.check: one.outcome for one in found.values()} == {"backward": "failed", "derived": "blocked"}
+
+
+@BOTH
+def test_autocast_may_convert_what_is_in_single_precision(outcomes, dtype):
+    (outcome,) = outcomes(
+        with_single("operators.coarse.weighed_sum", dtype), checks=("context",), dtypes=(dtype,)
+    ).values()
+    assert outcome.outcome == "passed", outcome.message

@@ -321,6 +321,11 @@ def weighed_too_much(x: Tensor, weight: Tensor) -> Tensor:
     return WeighedTooMuch.apply(x, weight)
 
 
+def weighed_sum(x: Tensor, weight: Tensor) -> Tensor:
+    """The sum of each row with a weight for each column, computed in the dtype of the weights."""
+    return torch.nn.functional.linear(x.to(weight.dtype), weight.unsqueeze(0))
+
+
 def weighed_twice_if_mixed(x: Tensor, weight: Tensor) -> Tensor:
     """The same, but with the square of a weight in another dtype."""
     return x * weight if weight.dtype == x.dtype else x * weight**2
