@@ -38,6 +38,10 @@ from opcheck.derivatives.uncertainty import (
     noise,
 )
 
+DOUBLE, SINGLE = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
+"""The machine epsilon of double and of single precision."""
+FEW_BITS, SEVERAL = 6, 3
+"""The number of values with more than this number of bits that show that a function computes in half precision."""
 NEARBY = (0.7, 1.3, 1.9)
 """Multiples of the step, one for each nearby point, at which numerical noise is measured."""
 BY_CHANCE = 3
@@ -157,18 +161,33 @@ class Comparison:
         return not bool((off <= self._noise).all())
 
     @property
+    def coarse_dtype(self) -> str:
+        """The name of the dtype in which a function of double precision computes; empty if it seems to have none.
+
+        That is a dtype of half precision if it has all values, and several need more than a few bits: others may be
+        rounded on purpose, to multiples of 1/4, say. Or it is float32, see `is_of_float32`.
+        """
+        if self.point.unit > DOUBLE:
+            return ""
+        values = torch.cat([self.slopes.above, self.slopes.below])
+        long = torch.frexp(self.slopes.base).mantissa.mul(2**FEW_BITS).frac() != 0
+        for dtype in (torch.bfloat16, torch.float16) if int(long.sum()) >= SEVERAL else ():
+            if torch.equal(values.to(dtype).to(torch.float64), values):
+                return str(dtype).removeprefix("torch.")
+        return "float32" if self.is_of_float32 else ""
+
+    @property
     def is_of_float32(self) -> bool:
         """Whether the function rounds to single precision, at least in part, and this explains `difference`.
 
         Its values then vary at random by about the same amount, whatever the step. Terms that cancel may be as large as
         the largest number among inputs and outputs.
         """
-        double, single = (torch.finfo(dtype).eps for dtype in (torch.float64, torch.float32))
-        if self.point.unit > double or not self.difference.numel():
+        if not self.difference.numel():
             return False
         numbers = (self.slopes.above.nan_to_num(), self.point.coordinates)
         largest = max(float(own.abs().max()) for own in numbers)
-        least = ROUNDED * double * largest
+        least = ROUNDED * DOUBLE * largest
         one = tried(partial(self._at_steps, self.point.along_one))
         if isinstance(one, Exception) or not noise(one) > least:
             return False  # fast path: no noise along a random direction
@@ -176,7 +195,7 @@ class Comparison:
         if isinstance(values, Exception):
             return False
         moves, wider = noise(values), noise(values[1::2])
-        if not least < moves <= CERTAIN * single * largest or wider > 4 * moves:
+        if not least < moves <= CERTAIN * SINGLE * largest or wider > 4 * moves:
             return False
         error = self.fine.error_by(torch.full_like(self.slopes.above, EXPLAINED * moves))
         if not bool((self.difference.abs() <= error).all()):
@@ -191,7 +210,7 @@ class Comparison:
         Even at a step that suits their precision, rounding exceeds the tolerance, and explains the difference.
         """
         unit, step = self.point.unit, self._far[-1]
-        if unit <= torch.finfo(torch.float64).eps or not bool(self.wrong.any()):
+        if unit <= DOUBLE or not bool(self.wrong.any()):
             return False
         slopes = tried(partial(self.at, step))
         if isinstance(slopes, Exception):  # the function is not defined that far away

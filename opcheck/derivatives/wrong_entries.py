@@ -32,8 +32,8 @@ HOW = 'which entries are wrong: run a smaller sample, or jacobian = "full"'
 KINK = "the function has a kink or a jump {}: one-sided differences disagree"
 UNDEFINED = """the function itself is nan at the sample, in {:,} of {:,} entries, as at {}
 state numbers in its domain (low, high, exclude); if it is meant to be nan, write outputs = {{ apply = "finite" }}"""
-OF_FLOAT32 = "at least some values have only float32 precision, too little for finite differences with step {:g}"
-OF_COARSE = "values in {} are too coarse for finite differences with step {:g}"
+OF_COARSE = "at least some values have only {} precision, too little for finite differences with step {:g}"
+IN_COARSE = "values in {} are too coarse for finite differences with step {:g}"
 NOT_LINEAR: dict[Mode, str] = {
     "reverse": "backward pass is not linear in the cotangent",
     "forward": "jvp is not linear in the tangent",
@@ -44,12 +44,12 @@ def explain(entries: Comparison, request: Request) -> Disagreement | None:
     """Return the disagreement with its wrong entries, or with the inputs at a kink; None if no entry is wrong."""
     names = Names.of(entries.point.function, request)
     directions = entries.point.directions
-    if entries.is_of_float32:
-        return Disagreement(OF_FLOAT32.format(entries.numbers.eps), "coarse")
+    if dtype := entries.coarse_dtype:
+        return Disagreement(OF_COARSE.format(dtype, entries.numbers.eps), "coarse")
     if entries.is_too_coarse:
         dtypes = {x.dtype for x in (*entries.point.leaves, *entries.point.outputs)}
         coarsest = max(dtypes, key=rounding_unit)
-        return Disagreement(OF_COARSE.format(str(coarsest).removeprefix("torch."), entries.numbers.eps), "coarse")
+        return Disagreement(IN_COARSE.format(str(coarsest).removeprefix("torch."), entries.numbers.eps), "coarse")
     if (undefined := _undefined(entries, request)) is not None:
         return undefined
     if bool(entries.kinky.any()) and not bool((entries.wrong & ~entries.at_kink).any()):

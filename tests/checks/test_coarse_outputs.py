@@ -59,6 +59,21 @@ def test_what_is_computed_in_single_precision_is_not_called_wrong_in_double(outc
     assert outcome.fields["remedy"] == {"key": "dtypes.forward", "write": f"-{dtype}"}
 
 
+@BOTH
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_what_is_rounded_to_half_precision_is_not_called_wrong_in_double(outcomes, half, dtype):
+    (outcome,) = outcomes(spec(f"stored_in_{half}", ""), checks=("backward",), dtypes=(dtype,)).values()
+    assert outcome.outcome == "inconclusive"
+    assert f"at least some values have only {half} precision, " in outcome.reason
+
+
+@BOTH
+def test_what_is_rounded_to_a_grid_on_purpose_is_not_called_coarse(outcomes, dtype):
+    (outcome,) = outcomes(spec("quarters", ""), checks=("backward",), dtypes=(dtype,)).values()
+    assert outcome.outcome == "failed"
+    assert "precision" not in outcome.message
+
+
 def test_a_second_derivative_of_a_coarse_gradient_does_not_blame_the_dtype(outcomes):
     (outcome,) = outcomes(spec("gradient_in_single", ""), checks=("rev_over_rev",), dtypes=("float64",)).values()
     assert outcome.outcome == "inconclusive"

@@ -363,6 +363,29 @@ def in_single(x: Tensor) -> Tensor:
     return x.to(torch.complex64 if x.is_complex() else torch.float32)
 
 
+def stored_in(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """Return a function that rounds to a dtype of half precision, as kernels do that keep their results in it."""
+
+    def stored(x: Tensor) -> Tensor:
+        real = torch.view_as_real(x) if x.is_complex() else x
+        rounded = real.to(dtype).to(real.dtype)
+        return torch.view_as_complex(rounded) if x.is_complex() else rounded
+
+    return stored
+
+
+stored_in_float16, stored_in_bfloat16 = stored_in(torch.float16), stored_in(torch.bfloat16)
+
+
+def quarters(x: Tensor) -> Tensor:
+    """x, rounded to quarters on purpose, with the gradient of x."""
+    return (
+        x + ((4 * x).round() / 4 - x).detach()
+        if not x.is_complex()
+        else torch.complex(*map(quarters, (x.real, x.imag)))
+    )
+
+
 class SquareInSingle(torch.autograd.Function):
     """x ** 2, computed in single precision, as kernels do that know no other; its derivative in full."""
 

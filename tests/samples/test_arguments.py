@@ -55,14 +55,13 @@ def test_names_of_custom_operators():
 @pytest.mark.parametrize(
     ("operator", "expected"),
     [
-        (torch.ops.aten.sin, True),
-        (torch.ops.aten.sin.default, False),
-        (torch.ops.aten.var_mean, False),  # out0= and out1=
-        (torch.nn.functional.relu, False),
-        (faulty.ignores_out, True),
-        (torch.sin, None),
+        pytest.param(torch.ops.aten.sin, True, id="overloads"),
+        pytest.param(torch.ops.aten.sin.default, False, id="overload"),
+        pytest.param(torch.ops.aten.var_mean, False, id="out0 and out1"),
+        pytest.param(torch.nn.functional.relu, False, id="Python"),
+        pytest.param(faulty.ignores_out, True, id="Python with out"),
+        pytest.param(torch.sin, None, id="C"),
     ],
-    ids=str,
 )
 def test_whether_an_operator_takes_out(operator, expected):
     assert takes_out(operator) is expected
