@@ -30,6 +30,7 @@ OF_ONE = ("random", "zero", "second_order_lost", "torchscript", "sign", "conjuga
 LEAK = "a leak between slices: this output does not depend on this input, so that the derivative should be zero"
 HOW = 'which entries are wrong: run a smaller sample, or jacobian = "full"'
 KINK = "the function has a kink or a jump {}: one-sided differences disagree"
+EDGE = "the domain of the function ends within a step ({:g}) of the sample"
 UNDEFINED = """the function itself is nan at the sample, in {:,} of {:,} entries, as at {}
 state numbers in its domain (low, high, exclude); if it is meant to be nan, write outputs = {{ apply = "finite" }}"""
 OF_COARSE = "at least some values have only {} precision, too little for finite differences with step {:g}"
@@ -52,6 +53,8 @@ def explain(entries: Comparison, request: Request) -> Disagreement | None:
         return Disagreement(IN_COARSE.format(str(coarsest).removeprefix("torch."), entries.numbers.eps), "coarse")
     if (undefined := _undefined(entries, request)) is not None:
         return undefined
+    if (beyond := _beyond_domain(entries, names)) is not None:
+        return beyond
     if bool(entries.kinky.any()) and not bool((entries.wrong & ~entries.at_kink).any()):
         return _at_kink(entries, names)
     if isinstance(directions, Colors):
@@ -78,6 +81,28 @@ def _undefined(entries: Comparison, request: Request) -> Disagreement | None:
     return Disagreement(UNDEFINED.format(int(undefined.sum()), undefined.numel(), place), "inconclusive")
 
 
+def _beyond_domain(entries: Comparison, names: Names) -> Disagreement | None:
+    """Return that the domain of a function ends within a step of the sample, if that explains all wrong entries.
+
+    There, the function is finite at the sample and not within a step of it, and the derivative is not NaN.
+    """
+    point = entries.point
+    if point.extent != "full":
+        return None
+    outside = ~entries.numerical.isfinite() & point.value.isfinite().unsqueeze(1) & ~entries.analytical.isnan()
+    if not bool((entries.wrong & outside).any()) or bool((entries.wrong & ~outside).any()):
+        return None
+    away = f"\nmove the sample away from {_inputs(entries, outside, names)}"
+    return Disagreement(EDGE.format(entries.numbers.eps) + away, "inconclusive")
+
+
+def _inputs(entries: Comparison, mask: Tensor, names: Names) -> str:
+    """Return the inputs in which a mask of the shape of the numerical Jacobian is true, with their values, as text."""
+    point, columns = entries.point, entries.point.directions.inputs_of(mask)
+    named = zip(columns[:8], labels(columns[:8], point.leaves, names.leaves), strict=True)
+    return with_more([f"{name} = {float(point.coordinates[column]):.8g}" for column, name in named], len(columns))
+
+
 def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:
     """Return that a derivative is right for each direction, but not linear. how: the error, and for which vectors."""
     each = {"full": "unit vector", "structured": "direction", "projected": "random direction"}[point.extent]
@@ -86,12 +111,10 @@ def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:
 
 
 def _at_kink(entries: Comparison, names: Names) -> Disagreement:
-    point, columns = entries.point, entries.point.directions.inputs_of(entries.kinky)
-    named = zip(columns[:8], labels(columns[:8], point.leaves, names.leaves), strict=True)
-    places = [f"{name} = {float(point.coordinates[column]):.8g}" for column, name in named]
-    away = f"\nmove the sample away from {with_more(places, len(columns))}" if places else ""
+    places = _inputs(entries, entries.kinky, names)
+    away = f"\nmove the sample away from {places}" if places else ""
     text = KINK.format("here, and no derivative" if places else "near here") + away
-    mismatch = pair_of(entries, names).mismatch() if point.extent == "full" else None
+    mismatch = pair_of(entries, names).mismatch() if entries.point.extent == "full" else None
     return Disagreement(text, "inconclusive", mismatch, agrees=not bool(entries.wrong.any()))
 
 

@@ -5,11 +5,13 @@ import torch
 from operators.closed_forms import leaf, real_jacobian
 from operators.faulty import not_batchable
 
+from opcheck.derivatives import default_numbers
 from opcheck.derivatives.autodiff import Primal, Pullback
+from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.differences import batched
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import Coverage
+from opcheck.derivatives.request import Coverage, Request
 
 REAL, COMPLEX = torch.float64, torch.complex128
 BATCHES = pytest.mark.parametrize("batch", [1, 2, 100])
@@ -73,3 +75,38 @@ def test_what_cannot_be_batched_is_an_error():
     x = leaf(4)
     with pytest.raises(RuntimeError, match="vmap"):
         batched(Primal(lambda x: (not_batchable(x),), (0,)).rows, vector((x,)).repeat(2, 1), (x,), 2)
+
+
+class OffInABatch(torch.autograd.Function):
+    """x times its sum, with a gradient that is off by a share in a batch only."""
+
+    share = 0.0
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x.sum()
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        off = OffInABatch.share * torch._C._functorch.is_batchedtensor(v)
+        return (v * x.sum() + (v * x).sum()) * (1 + off)
+
+
+@pytest.mark.parametrize("check", ["batched_grad", "batched_forward_grad"])
+def test_rounding_where_terms_cancel_in_single_precision_is_no_objection(check):
+    x, weight = (
+        9 * torch.rand(shape, generator=torch.Generator().manual_seed(1)) for shape in ((1, 3, 4, 4), (3, 3, 3, 3))
+    )
+    leaves = (x - 4.5).requires_grad_(), (weight - 4.5).requires_grad_()
+    request = Request(lambda x, w: (torch.conv_transpose2d(x, w, stride=2),), leaves, default_numbers(torch.float32))
+    assert check_claim(check, request) is None
+
+
+@pytest.mark.parametrize(("dtype", "share"), [(torch.float32, 0.01), (REAL, 1e-4)])
+def test_a_gradient_that_is_wrong_in_a_batch_is_noticed_in_any_precision(dtype, share, monkeypatch):
+    request = Request(lambda x: (OffInABatch.apply(x),), (leaf(4, dtype=dtype),), default_numbers(dtype))
+    assert check_claim("batched_grad", request) is None
+    monkeypatch.setattr(OffInABatch, "share", share)
+    assert "the vmapped backward pass is not that of the loop" in check_claim("batched_grad", request).text

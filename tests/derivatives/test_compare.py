@@ -157,6 +157,20 @@ def test_at_a_kink_or_a_jump_nothing_can_be_said(function, check):
     assert "move the sample away from input 0[1] = 0" in found.text
 
 
+@pytest.mark.parametrize("check", ["backward", "forward_ad"])
+@pytest.mark.parametrize("function", [torch.sqrt, torch.log, lambda x: torch.asin(1 - x)])
+def test_where_the_domain_ends_within_a_step_nothing_can_be_said(function, check):
+    found = ask(check, lambda x: (function(x),), at(0.5, 1e-7))
+    assert found.kind == "inconclusive"
+    assert found.text.startswith("the domain of the function ends within a step (1e-06) of the sample")
+    assert "move the sample away from input 0[1] = 1e-07" in found.text
+
+
+def test_a_wrong_derivative_beside_the_end_of_the_domain_is_wrong():
+    function = one_input(torch.sqrt, lambda x, v: v / x.sqrt())
+    assert ask("backward", function, at(0.5, 1e-7)).kind == "wrong"
+
+
 @pytest.mark.parametrize("side", [-1, 1])
 @pytest.mark.parametrize("dtype", [torch.float32, REAL])
 def test_a_kink_within_a_step_of_the_point_is_no_wrong_derivative(dtype, side):
