@@ -19,10 +19,12 @@ from opcheck.checks.plain_torch import GRADIENTS, VALUES, asserted
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
-from opcheck.derivatives.coordinates import largest_difference
+from opcheck.derivatives.coordinates import largest_difference, vector
 from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.rounding import rounding_unit
+from opcheck.derivatives.uncertainty import largest
 from opcheck.samples.layouts import equal
+from opcheck.samples.results import differentiable
 
 T = TypeVar("T")
 ROUNDING = 2e4
@@ -178,16 +180,17 @@ def agree(
     whose: str,
     *,
     names: Sequence[str] = (),
-    check_dtype: bool = True,
+    same_arithmetic: bool = True,
     code: str = "",
 ) -> Verdict:
     """Compare outputs one by one and return the verdict.
 
     The tolerance is the default of `torch.testing.assert_close` for the dtype, unless the spec sets one for this check.
+    The same arithmetic in another order may be off by `LEAST` rounding units of the largest number, where terms cancel.
 
     whose: the source of the expected values, as in "output 0 is not that of the loop".
     names: the names of the outputs, as in `.loss`; empty if they have positions instead.
-    check_dtype: whether dtypes must be equal.
+    same_arithmetic: whether both do the same arithmetic, perhaps in another order. Then dtypes must be equal, too.
     code: the comparison in plain torch, as in a `Row`.
     """
     check, code = subject.check, asserted(code)
@@ -198,8 +201,10 @@ def agree(
         if _are_near(g, e, NARROWEST if atol is None else 0.0):
             continue  # fast path: assert_close takes 100 microseconds, and imports torch.distributed
         try:
-            torch.testing.assert_close(g, e, rtol=rtol, atol=atol, equal_nan=True, check_dtype=check_dtype)
+            torch.testing.assert_close(g, e, rtol=rtol, atol=atol, equal_nan=True, check_dtype=same_arithmetic)
         except AssertionError as error:
+            if same_arithmetic and _differ_by_rounding(g, e):
+                continue
             output = output_label(index, names[index] if names else "")
             return fails(f"{check}: {output} is not that of {whose}", str(error), code=code)
     return HOLDS
@@ -209,11 +214,24 @@ NARROWEST = 1e-7
 """The smallest default tolerance of `torch.testing.assert_close` for floating and complex dtypes."""
 
 
-def _are_near(one: Tensor, other: Tensor, tolerance: float) -> bool:
-    """Return whether two tensors are so close that assert_close is certain to pass."""
+def _are_alike(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors are strided, of the same shape, dtype and device."""
     if not (one.layout is other.layout is torch.strided and one.shape == other.shape):
         return False
-    if one.dtype != other.dtype or one.device != other.device:
+    return one.dtype == other.dtype and one.device == other.device
+
+
+def _differ_by_rounding(one: Tensor, other: Tensor) -> bool:
+    """Return whether two floating or complex tensors differ by a few rounding units of the largest number."""
+    if not (_are_alike(one, other) and differentiable([other])):
+        return False
+    got, expected = vector([one]), vector([other])
+    return largest_difference(got, expected) <= LEAST * rounding_unit(other.dtype) * largest(expected)
+
+
+def _are_near(one: Tensor, other: Tensor, tolerance: float) -> bool:
+    """Return whether two tensors are so close that assert_close is certain to pass."""
+    if not _are_alike(one, other):
         return False
     is_double = one.dtype in (torch.float64, torch.complex128)
     return equal(one, other) or (is_double and torch.allclose(one, other, tolerance, tolerance, equal_nan=True))

@@ -61,7 +61,15 @@ def test_other_values_shapes_dtypes_and_layouts_do_not(got, expected, words):
 
 
 def test_another_dtype_may_be_allowed():
-    assert verdict(t(1.0), t(1.0, dtype=torch.float32), check_dtype=False).passed
+    assert verdict(t(1.0), t(1.0, dtype=torch.float32), same_arithmetic=False).passed
+
+
+def test_terms_that_cancel_may_round_in_another_order_but_not_in_another_implementation():
+    got, expected = t(400.0, 1e-2, dtype=torch.float32), t(400.0, 1.01e-2, dtype=torch.float32)
+    assert verdict(got, expected).passed
+    assert not verdict(got, expected, same_arithmetic=False).passed
+    assert not verdict(got, t(400.0, 1.1e-2, dtype=torch.float32)).passed
+    assert not verdict(t(400, 2, dtype=torch.int64), t(400, 3, dtype=torch.int64)).passed
 
 
 @pytest.mark.parametrize(("got", "expected"), [([], [t(1.0)]), ([t(1.0)], []), ([t(1.0)], [t(1.0), t(2.0)])])

@@ -52,3 +52,20 @@ def test_a_batch_that_raises_is_named(verdict_of):
     found = verdict_of("operators.refusing.item", "vmap", samples="samples = [{ args = [{ shape = [3] }] }]")
     assert found.reason.startswith("vmap raised RuntimeError")
     assert "batched over x\n  if this is intended, set supports.vmap = false" in found.message
+
+
+@pytest.mark.parametrize("single", ["float32", "complex64"])
+def test_rounding_where_terms_cancel_in_single_precision_is_no_objection(verdict_of, single):
+    shapes = "[5, 10]", "[5, 5, 5]", "[5, 5, 10]"
+    samples = (
+        f"samples = [{{ args = [{', '.join(f'{{ shape = {shape}, low = -9, high = 9 }}' for shape in shapes)}] }}]"
+    )
+    found = verdict_of("torch.addbmm", "vmap", single, f'dtypes = ["{single}"]', samples)
+    assert found.outcome == "passed", found.message
+
+
+def test_a_wrong_batching_rule_is_noticed_in_single_precision(verdict_of, monkeypatch):
+    monkeypatch.setattr(Product, "wrong_for", (True, True))
+    samples = "samples = [{ args = [{ shape = [3] }, { shape = [3] }] }]"
+    found = verdict_of("operators.partial.product", "vmap", "float32", 'dtypes = ["float32"]', samples)
+    assert found.outcome == "failed"

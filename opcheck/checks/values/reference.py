@@ -48,7 +48,7 @@ def judge(subject: Subject) -> Verdict:
         return cannot(title, WHOSE_FAULT)
     paths, got = zip(*named(subject.function.result(*(leaf.detach() for leaf in subject.leaves))), strict=True)
     values = [tensor.cpu() for tensor in got]
-    return agree(subject, values, expected, reference.target, names=names_among(paths), check_dtype=False)
+    return agree(subject, values, expected, reference.target, names=names_among(paths), same_arithmetic=False)
 
 
 def referred(reference: Reference, modules: Sequence[str]) -> Callable[..., Any]:
