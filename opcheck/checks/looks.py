@@ -117,8 +117,7 @@ def _agree(one: Tensor, other: Tensor) -> bool:
 
 
 def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: Sequence[Answer]) -> Look:
-    context = subject.context
-    numbers = context.numbers_in(context.coarsest((*point.leaves, *point.outputs)))
+    numbers = subject.context.numbers_in(subject.coarsest(point.outputs))
     if numbers is None:
         return Look("untold")  # a dtype is too coarse for finite differences
     if memories and memories_of(subject.sample) and _depends_on_memory(point):

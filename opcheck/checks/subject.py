@@ -163,11 +163,6 @@ class Context:
         """The step and the tolerances for derivatives; None if the dtype is too coarse for finite differences."""
         return self.numbers_in(self.dtype)
 
-    def coarsest(self, tensors: Iterable[Tensor]) -> torch.dtype:
-        """Return the coarsest among the dtype of the case and those of tensors."""
-        dtypes: list[torch.dtype] = [self.dtype, *(tensor.dtype for tensor in tensors)]
-        return max(dtypes, key=rounding_unit)
-
     def numbers_in(self, dtype: torch.dtype) -> Numbers | None:
         """Return the step and the tolerances for a dtype; None if it is too coarse for finite differences.
 
@@ -293,7 +288,7 @@ class OutputInfo:
     requires_grad: bool
     """Whether any output requires grad."""
     dtype: torch.dtype
-    """The coarsest among the dtype of the case and those of leaves and of floating and complex outputs."""
+    """The coarsest dtype, see `Subject.coarsest`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -408,8 +403,13 @@ class Subject:
             sum(output.numel() for output in smooth),
             bool(smooth),
             any(output.requires_grad for output in smooth),
-            self.context.coarsest((*self.leaves, *smooth)),
+            self.coarsest(smooth),
         )
+
+    def coarsest(self, outputs: Iterable[Tensor]) -> torch.dtype:
+        """Return the coarsest among the dtype of the case and those of leaves and outputs."""
+        dtypes: list[torch.dtype] = [self.context.dtype, *(tensor.dtype for tensor in (*self.leaves, *outputs))]
+        return max(dtypes, key=rounding_unit)
 
     @property
     def differentiable_outputs(self) -> tuple[Tensor, ...]:

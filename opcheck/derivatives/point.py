@@ -25,6 +25,7 @@ from opcheck.derivatives.differences import Differences, batched, differences, l
 from opcheck.derivatives.directions import Colors, Directions, Random
 from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.request import AUTO, Coverage, Extent, Request, tried
+from opcheck.derivatives.rounding import rounding_unit
 from opcheck.derivatives.uncertainty import ROUNDED
 from opcheck.strides import with_gaps
 
@@ -196,10 +197,14 @@ class Point:
         return vector(self.leaves)
 
     @cached_property
+    def coarsest(self) -> torch.dtype:
+        """The coarsest dtype of a leaf or output."""
+        return max((tensor.dtype for tensor in (*self.leaves, *self.outputs)), key=rounding_unit)
+
+    @cached_property
     def unit(self) -> float:
-        """The unit of rounding of the function's arithmetic: the machine epsilon of the coarsest leaf or output."""
-        tensors = (*self.leaves, *self.outputs)
-        return max((torch.finfo(t.dtype).eps for t in tensors if t.is_floating_point() or t.is_complex()), default=0.0)
+        """The unit of rounding of the function's arithmetic: the machine epsilon of `coarsest`; 0 for integers."""
+        return 2 * rounding_unit(self.coarsest)
 
     @property
     def rounding(self) -> float:

@@ -18,7 +18,6 @@ from opcheck.derivatives.directions import Colors
 from opcheck.derivatives.disagreement import Disagreement, Entry, Finding, Mismatch, Names, Pair
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Request
-from opcheck.derivatives.rounding import rounding_unit
 from opcheck.derivatives.tolerances import Numbers
 from opcheck.derivatives.uncertainty import excess
 from opcheck.text import with_more
@@ -48,9 +47,8 @@ def explain(entries: Comparison, request: Request) -> Disagreement | None:
     if dtype := entries.coarse_dtype:
         return Disagreement(OF_COARSE.format(dtype, entries.numbers.eps), "coarse")
     if entries.is_too_coarse:
-        dtypes = {x.dtype for x in (*entries.point.leaves, *entries.point.outputs)}
-        coarsest = max(dtypes, key=rounding_unit)
-        return Disagreement(IN_COARSE.format(str(coarsest).removeprefix("torch."), entries.numbers.eps), "coarse")
+        name = str(entries.point.coarsest).removeprefix("torch.")
+        return Disagreement(IN_COARSE.format(name, entries.numbers.eps), "coarse")
     if (undefined := _undefined(entries, request)) is not None:
         return undefined
     if (beyond := _beyond_domain(entries, names)) is not None:

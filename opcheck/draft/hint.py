@@ -40,7 +40,7 @@ MOST_SIZE = 16
 
 KINDS = (
     (
-        re.compile(r"([Pp]ositive[- ]?(semi-?)?definite|PSD|[Cc]holesky)"),
+        re.compile(r"[Pp]ositive[- ]?(semi-?)?definite|PSD|[Cc]holesky"),
         {"structure": "positive_definite", "through": "symmetrize"},
     ),
     (

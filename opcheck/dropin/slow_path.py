@@ -25,6 +25,7 @@ from opcheck.derivatives.gradients import (
 from opcheck.derivatives.jacobians import compare, digits_lost
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Request
+from opcheck.derivatives.uncertainty import largest
 from opcheck.derivatives.wrong_entries import NOT_LINEAR
 from opcheck.dropin.fast_path import Claims
 from opcheck.dropin.in_place import is_batched_by_torch
@@ -101,9 +102,8 @@ def _together(point: Point, request: Request) -> Disagreement | None:
     cotangent = probe(point.size[0])
     outputs = point.graph()
     together = vector(vjp(outputs, point.leaves, tensors_of(cotangent, outputs)))
-    scale = float(each.abs().nan_to_num(nan=0.0, posinf=0.0).max())
     random = request.numbers.nondeterminism * (1 + len(point.outputs))  # for that many passes
-    if same(together, each, rounding, rounding * scale + random):
+    if same(together, each, rounding, rounding * largest(each) + random):
         return None
     if is_cancellation(together, each, point.by_jacobian("reverse", cotangent), point):
         return None

@@ -379,11 +379,9 @@ stored_in_float16, stored_in_bfloat16 = stored_in(torch.float16), stored_in(torc
 
 def quarters(x: Tensor) -> Tensor:
     """x, rounded to quarters on purpose, with the gradient of x."""
-    return (
-        x + ((4 * x).round() / 4 - x).detach()
-        if not x.is_complex()
-        else torch.complex(*map(quarters, (x.real, x.imag)))
-    )
+    if x.is_complex():
+        return torch.complex(quarters(x.real), quarters(x.imag))
+    return x + ((4 * x).round() / 4 - x).detach()
 
 
 class SquareInSingle(torch.autograd.Function):

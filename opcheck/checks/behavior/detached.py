@@ -30,7 +30,7 @@ def judge(subject: Subject) -> Verdict:
             continue
         if not (claimed and differentiable((output,)) and output.numel()):
             continue
-        dtype = subject.context.coarsest((*subject.leaves, output))
+        dtype = subject.coarsest([output])
         numbers = subject.context.numbers_in(dtype)
         if numbers is None:
             too_coarse = too_coarse_in(dtype)
