@@ -68,6 +68,7 @@ def test_terms_that_cancel_may_round_in_another_order_but_not_in_another_impleme
     got, expected = t(400.0, 1e-2, dtype=torch.float32), t(400.0, 1.01e-2, dtype=torch.float32)
     assert verdict(got, expected).passed
     assert not verdict(got, expected, same_arithmetic=False).passed
+    assert not verdict_of_all([got], [expected], (1e-5, 1e-6)).passed  # the spec says how much
     assert not verdict(got, t(400.0, 1.1e-2, dtype=torch.float32)).passed
     assert not verdict(t(400, 2, dtype=torch.int64), t(400, 3, dtype=torch.int64)).passed
 
