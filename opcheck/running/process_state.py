@@ -45,12 +45,17 @@ _LEFT_OPEN = ExitStack()
 """The inference-mode contexts that stay open: inference mode has no setter, only a context can change it."""
 
 
+def _default_device() -> torch.device:
+    """Return the device of new tensors. torch.get_default_device does not see `with torch.device(...)` in torch 2.6."""
+    return torch.empty(0).device
+
+
 def _set_default_device(device: torch.device) -> None:
     """Set the default device, even if an operator has left a `with torch.device(...)` open."""
     for _ in range(MOST_LEFT):
         # None, not "cpu": a default device, even the CPU, slows down every call of torch.
         torch.set_default_device(None if device.type == "cpu" else device)
-        if torch.get_default_device() == device:
+        if _default_device() == device:
             return
         torch.device(device).__exit__(None, None, None)
 
@@ -61,7 +66,7 @@ SETTINGS = (
     Setting("inference mode", torch.is_inference_mode_enabled, _set_inference_mode, False),  # sets the grad mode, too
     Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled, True),
     Setting("default dtype", torch.get_default_dtype, torch.set_default_dtype),
-    Setting("default device", torch.get_default_device, _set_default_device),
+    Setting("default device", _default_device, _set_default_device),
     # Tensors are tiny: more threads would cost more time than they save.
     Setting("threads", torch.get_num_threads, torch.set_num_threads, 1),
     Setting("deterministic debug mode", torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
