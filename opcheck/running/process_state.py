@@ -238,9 +238,9 @@ def preload_lazy_imports() -> None:
     everything that needs the module fails. Besides, the imports take a second or two, which must not count
     as time of the first case.
     """
-    point, tangents = torch.zeros(2), torch.ones(3, 2)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.inference_mode(False):  # torch 2.6 makes no batched dual numbers in it
         warnings.simplefilter("ignore")  # torch warns about its own code
+        point, tangents = torch.zeros(2), torch.ones(3, 2)
         with forward_ad.dual_level():
             dual = forward_ad.make_dual(point, tangents[0])  # type: ignore[no-untyped-call]
             (dual + 1).sin()  # a tensor and a number: imports parts of the compiler

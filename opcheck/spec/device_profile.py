@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -158,29 +159,18 @@ def read_profile(path: Path) -> DeviceProfile:
     return profile
 
 
-@lru_cache(maxsize=8)
 def profiles(folders: tuple[Path, ...] = (), files: tuple[Path, ...] = ()) -> dict[str, DeviceProfile]:
     """Return all profiles by name: built-in ones, then those of installed packages, of folders and of files.
 
-    A later profile replaces an earlier one of the same name, and may inherit from it.
+    A later profile replaces an earlier one of the same name, and may inherit from it. Folders and files are read anew
+    in each call.
 
     Raises SpecError with the mistakes in all profiles.
     """
-    installed, problems = _installed_folders()
-    paths: list[Path] = []
-    for folder in (BUILTIN, *installed, *folders):
-        if os.path.isdir(folder):
-            paths += sorted(folder.glob("*.toml"))
-        else:
-            problems.append(Problem(shown(folder), 1, 1, "no such folder", "a folder of device profiles"))
-    written: dict[str, list[DeviceProfile]] = {}
-    for path in (*paths, *files):
-        try:
-            profile = read_profile(path)
-        except SpecError as error:
-            problems += error.problems
-        else:
-            written.setdefault(profile.name, []).append(profile)
+    written, problems = read_installed()
+    more, mistakes = _read(folders, files)
+    problems = [*problems, *mistakes]
+    written = {name: [*written.get(name, ()), *more.get(name, ())] for name in {**written, **more}}
     whole: dict[str, DeviceProfile] = {}
     for name, same in written.items():
         try:
@@ -192,12 +182,41 @@ def profiles(folders: tuple[Path, ...] = (), files: tuple[Path, ...] = ()) -> di
     return whole
 
 
-def _with_inherited(
-    profile: DeviceProfile, written: dict[str, list[DeviceProfile]], heirs: tuple[DeviceProfile, ...] = ()
-) -> DeviceProfile:
+Written = dict[str, list[DeviceProfile]]
+"""The profiles of each name, without inherited keys; a later one replaces those before it."""
+
+
+@lru_cache(maxsize=1)
+def read_installed() -> tuple[Written, list[Problem]]:
+    """Return the built-in profiles and those of installed packages, and the mistakes in them. They are read once."""
+    folders, problems = _installed_folders()
+    written, mistakes = _read((BUILTIN, *folders))
+    return written, [*problems, *mistakes]
+
+
+def _read(folders: Iterable[Path], files: Iterable[Path] = ()) -> tuple[Written, list[Problem]]:
+    """Return the profiles in folders and files, and the mistakes in them."""
+    problems: list[Problem] = []
+    paths: list[Path] = []
+    for folder in folders:
+        if os.path.isdir(folder):
+            paths += sorted(folder.glob("*.toml"))
+        else:
+            problems.append(Problem(shown(folder), 1, 1, "no such folder", "a folder of device profiles"))
+    written: Written = {}
+    for path in (*paths, *files):
+        try:
+            profile = read_profile(path)
+        except SpecError as error:
+            problems += error.problems
+        else:
+            written.setdefault(profile.name, []).append(profile)
+    return written, problems
+
+
+def _with_inherited(profile: DeviceProfile, written: Written, heirs: tuple[DeviceProfile, ...] = ()) -> DeviceProfile:
     """Return a profile with inherited keys. Raises SpecError if a parent does not exist, or if profiles form a circle.
 
-    written: the profiles of each name; a later one replaces those before it.
     heirs: the profiles that inherit from this one, the furthest first.
     """
     if profile.inherits is None:

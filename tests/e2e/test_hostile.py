@@ -197,7 +197,7 @@ def state() -> dict[str, Any]:
         "environment": dict(os.environ),
         "path": list(sys.path),
         "dtype": torch.get_default_dtype(),
-        "device": torch.get_default_device(),
+        "device": torch.empty(0).device,
         "threads": torch.get_num_threads(),
         "seed": (torch.initial_seed(), torch.get_rng_state().numpy().tobytes()),
         "numpy": (numpy.geterr(), numpy.random.get_state()[1].tobytes(), numpy.get_printoptions()),

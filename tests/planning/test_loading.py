@@ -11,7 +11,6 @@ import pytest
 from opcheck.planning.loading import examine, load
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
-from opcheck.spec.device_profile import profiles
 
 SIN = '[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] }]\n'
 EXPECT = 'expect = [{ when = { check = "%s" }, outcome = "fail", reason = "known" }]\n'
@@ -76,7 +75,6 @@ class TestExpectationsOfProfiles:
         Path("devices").mkdir(exist_ok=True)
         text = "".join(self.EXPECT.format(when) for when in whens)
         Path("devices/npu.toml").write_text(f'[device]\nname = "npu"\n{more}{text}')
-        profiles.cache_clear()
         settings = Settings.model_validate({**self.SETTINGS, "modules": ["torch", "mine"]})
         try:
             load(paths, settings)

@@ -10,7 +10,7 @@ import pytest
 
 from opcheck.spec import SpecError
 from opcheck.spec.claims import Tolerances
-from opcheck.spec.device_profile import DeviceProfile, Hint, profiles, read_profile
+from opcheck.spec.device_profile import DeviceProfile, Hint, profiles, read_installed, read_profile
 from opcheck.spec.document import shown
 from opcheck.spec.dtypes import expand
 
@@ -45,6 +45,12 @@ def test_a_name_can_be_a_mark_in_pytest(write: Write, tmp_path: Path, name: str)
     write(f'[device]\nname = "{name}"\n', "devices/npu.toml")
     (line,) = lines_of(tmp_path / "devices")
     assert line.startswith("devices/npu.toml:2:8: ")
+
+
+def test_a_file_that_has_changed_is_read_again(write: Write, tmp_path: Path) -> None:
+    for string in ("npu:0", "npu:1"):
+        write(f'[device]\nname = "npu"\ntorch = "{string}"\n', "devices/npu.toml")
+        assert profiles((tmp_path / "devices",))["npu"].torch == string
 
 
 def test_the_mistakes_of_all_profiles_come_at_once(write: Write, tmp_path: Path) -> None:
@@ -206,11 +212,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         for folder in ("", *folders):
             (tmp_path / "opvendor" / folder).mkdir(parents=True, exist_ok=True)
             (tmp_path / "opvendor" / folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
-        profiles.cache_clear()
+        read_installed.cache_clear()
         return tmp_path / "opvendor"
 
     yield make
-    profiles.cache_clear()
+    read_installed.cache_clear()
 
 
 @pytest.mark.parametrize("value", ["opvendor", "opvendor.devices", "opvendor.some.devices"])
