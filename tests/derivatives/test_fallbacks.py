@@ -168,7 +168,8 @@ def test_jacobians_are_judged_where_captured_memory_is_written_to(wrong, caught_
         ("no batching rule", False),
         ("data-dependent", True),
         ("in place on captured memory", False),
-        ("in python numbers", True),
+        # Before torch 2.13, a batched tensor gave its numbers in forward mode, too.
+        ("in python numbers", torch.__version__ >= "2.13"),
     ],
 )
 def test_these_really_cannot_be_batched_or_at_one_point_only(name, at_point, dtype):

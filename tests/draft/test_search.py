@@ -410,6 +410,9 @@ class TestBuiltinFunctions:
     def test_all_overloads_are_tried(self):
         assert draft("torch.as_tensor").samples[0] == {"args": [{"shape": [2, 3]}]}
 
+    @pytest.mark.skipif(
+        torch.__version__ < "2.13", reason="gru_cell ended the process for hidden states of other ranks"
+    )
     def test_errors_are_read(self):
         (sample, *_) = draft("torch.gru_cell").samples
         assert [one["shape"] for one in sample["args"]] == [[2, 3], [2, 3], [9, 3], [9, 3]]

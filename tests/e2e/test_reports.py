@@ -183,7 +183,9 @@ import resource, sys
 
 import pytest
 from opcheck.cli import main
+from opcheck.running.process_state import preload_lazy_imports
 
+preload_lazy_imports()  # before torch 2.13, one of them writes a file
 program, size, *arguments = sys.argv[1:]
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), int(size)))
 sys.exit(main(arguments) if program == "opcheck" else pytest.main(arguments))

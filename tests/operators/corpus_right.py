@@ -11,7 +11,19 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from operators.corpus_batching import ruled, value_through
-from operators.corpus_entries import BESIDE, COMPLEX, FORWARD, ONE, REAL, SECOND, TWO, Right, Tensors, random_leaves
+from operators.corpus_entries import (
+    BESIDE,
+    COMPLEX,
+    FORWARD,
+    NONE,
+    ONE,
+    REAL,
+    SECOND,
+    TWO,
+    Right,
+    Tensors,
+    random_leaves,
+)
 from operators.corpus_formulas import BROADCAST, BROADCAST_LEAVES
 from operators.corpus_numbers import SQUARE
 from operators.corpus_sparse import CONVERTED, sparse_leaf
@@ -186,7 +198,8 @@ STATE = (
     right("counting_its_calls", counting),
     right("masked_by_captured_memory", masked_by_captured_memory, either=NO_JVP),
     right("batch_norm_with_running_statistics", batch_norm, random_leaves((3, 2)), dtypes=(REAL,)),
-    right("checkpointed", checkpointed),
+    # Before torch 2.13, a checkpoint has no forward mode.
+    right("checkpointed", checkpointed, either=FORWARD | {"undefined_grad"} if torch.__version__ < "2.13" else NONE),
     right("row_by_row", in_rows),
     right("vmap_inside", vmapped_inside),
     right("func_grad_inside", differentiated_inside, dtypes=(REAL,)),
@@ -324,7 +337,9 @@ KINDS = (
     right("steep", lambda x: (1e4 * x.exp(),)),
     right("flat", lambda x: (1e-9 * x.exp(),)),
     right("inverse", lambda x: (torch.linalg.inv(x + 2 * torch.eye(3, dtype=x.dtype)),), random_leaves((3, 3))),
-    right("fourier", lambda x: (torch.fft.rfft(x), torch.fft.fft(x)), VECTOR, dtypes=(REAL,)),
+    # Before torch 2.9, MKL refuses expanded cotangents.
+    right("fourier", lambda x: (torch.fft.rfft(x), torch.fft.fft(x)), VECTOR, dtypes=(REAL,),
+          either=frozenset({"backward"}) if torch.__version__ < "2.9" else NONE),
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import company
 import pytest
+import torch
 from operators import corpus, habits, modules, old_style, orders
 
 from opcheck.planning import Case, Selection, load, plan
@@ -69,6 +70,7 @@ def test_no_right_operator_is_accused(operator, derive, tmp_path):
         assert {name: why for name, why in reasons.items() if name not in claimed_too_much} == {}
 
 
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="torch.func gave zeros in inference mode")
 def test_an_operator_that_refuses_hooks_on_saved_tensors_is_not_called_in_a_checkpoint(tmp_path):
     """torch.func refuses such hooks, which torch.utils.checkpoint sets."""
     (operator,) = (one for one in RIGHT if one.name.endswith(".func_grad_inside"))

@@ -4,9 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import torch
+
 ROOT = Path(__file__).resolve().parent.parent.parent
+PINNED = f"torch=={torch.__version__.partition('+')[0]}" in (ROOT / "constraints.txt").read_text().split()
 
 
+@pytest.mark.skipif(not PINNED, reason="docs/library.md has the claims for the torch that constraints.txt pins")
 def test_the_generated_tables_are_up_to_date():
     command = [sys.executable, str(ROOT / "tools" / "generate_docs.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
