@@ -69,6 +69,9 @@ NAMES = {
     "native_dropout_backward": "torch.ops.aten.native_dropout_backward.default",
     "slice": "torch.ops.aten.slice.Tensor",
     "torch.ops.aten._safe_softmax.default": "torch.ops.aten._safe_softmax.default",
+    "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu": (
+        "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default"
+    ),
 }
 """The operator of an entry, if it is neither `torch.NAME` nor `torch.Tensor.NAME`."""
 

@@ -80,8 +80,9 @@ PARTS = {
     # The private names are those that PyTorch's own tests differentiate. Others, such as _reshape_alias, do not
     # validate sizes and strides.
     "torch.ops.aten": Part(("operator on tensors",), (), (
-        "_batch_norm_with_update", "_native_batch_norm_legit", "_safe_softmax", "_softmax_backward_data",
-        "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", "_upsample_bilinear2d_aa",
+        "_batch_norm_with_update", "_native_batch_norm_legit", "_safe_softmax",
+        "_scaled_dot_product_flash_attention_for_cpu", "_softmax_backward_data", "_unsafe_masked_index",
+        "_unsafe_masked_index_put_accumulate", "_upsample_bilinear2d_aa",
     )),
     "torch.ops.prims": Part(("operator on tensors",)),
     "numpy": Part(
