@@ -53,6 +53,8 @@ class Accepted:
     """Why there is no derivative with respect to each argument, by its position or name: a refusal by backward, or
     `NO_GRAPH`. Empty if there is a derivative, or if backward raises any other error. Parameters of a module are
     arguments, too."""
+    ignored: frozenset[int | str] = frozenset()
+    """The arguments for which an autograd function returns None in backward."""
     is_conclusive: bool = True
     """Whether the derivatives are conclusive: gradients and tangents are finite, and the largest gradient is neither
     zero (up to rounding) nor huge, as outside the domain of a function that is clamped. Without any gradient,
@@ -125,7 +127,8 @@ def shown(function: TestedFunction, sample: SampleData) -> Accepted | Refused:
         return Refused("the result is not finite", RETURNED)
     if not any(output.numel() for output in outputs):
         return Refused("the result has no elements", RETURNED)
-    gradients, without_backward = _by_backward(function)
+    by_argument, without_backward = _by_backward(function)
+    gradients = [gradient for own in by_argument.values() for gradient in own]
     tangents, without_forward = _by_forward(function)
     return Accepted(
         sample,
@@ -133,7 +136,8 @@ def shown(function: TestedFunction, sample: SampleData) -> Accepted | Refused:
         inplace=function.inplace,
         without_forward=without_forward,
         without_backward=without_backward,
-        is_conclusive=_is_finite((*gradients, *tangents)) and (not gradients or _are_moderate(gradients)),
+        ignored=frozenset(place for place, own in by_argument.items() if not own),
+        is_conclusive=_is_finite((*gradients, *tangents)) and (not by_argument or _are_moderate(gradients)),
     )
 
 
@@ -147,12 +151,13 @@ def _are_moderate(gradients: Iterable[Tensor]) -> bool:
     return 1e-6 < largest < 1e8
 
 
-def _by_backward(function: TestedFunction) -> tuple[list[Tensor], dict[int | str, str]]:
-    """Return the gradients with respect to one leaf at a time; and why there is none, by argument.
+def _by_backward(function: TestedFunction) -> tuple[dict[int | str, list[Tensor]], dict[int | str, str]]:
+    """Return the gradients with respect to one leaf at a time, and why there is no derivative, both by argument.
 
-    The arguments are positions and names. The reason is empty for an argument that has a gradient.
+    The arguments are positions and names. The list of gradients is empty for an argument for which backward returns
+    None. The reason is empty for an argument that has a derivative.
     """
-    gradients, without = list[Tensor](), dict[int | str, str]()
+    gradients, without = dict[int | str, list[Tensor]](), dict[int | str, str]()
     for slot in function.inputs.slots:
         leaves = [leaf.detach().clone() for leaf in function.inputs.leaves]
         own, place = leaves[slot.index].requires_grad_(), slot.path[1]
@@ -160,13 +165,22 @@ def _by_backward(function: TestedFunction) -> tuple[list[Tensor], dict[int | str
         try:
             call = Call((own,), function(*leaves))
             if call.has_graph:
-                gradients += call.gradients()
+                gradient = _gradient(call)
+                gradients.setdefault(place, []).extend([] if gradient is None else [gradient])
             else:
                 without[place] = NO_GRAPH
         except Exception as error:
             if is_refusal(one_line(error)):
                 without[place] = one_line(error)
     return gradients, without
+
+
+def _gradient(call: Call) -> Tensor | None:
+    """Return the gradient with respect to the only leaf of a call that has a graph; None if backward returns none."""
+    pairs = [(y, v.to(y)) for y, v in zip(call.outputs, call.cotangents, strict=True) if y.requires_grad]
+    outputs, cotangents = zip(*pairs, strict=True)
+    (gradient,) = torch.autograd.grad(outputs, call.leaves, cotangents, allow_unused=True)
+    return gradient
 
 
 def _by_forward(function: TestedFunction) -> tuple[list[Tensor], str]:

@@ -195,7 +195,7 @@ class Search:
         guesses = chain(likely, self.from_groups(), left)
         for number, attempt in enumerate(self.tries(guesses, self.caller.called, parameters)):
             if attempt.requires_grad and attempt.is_conclusive:
-                return attempt
+                return self.with_numbers(attempt, parameters)
             fallback = fallback or attempt
             if number == MOST_WITHOUT_GRADIENT:
                 break
@@ -204,6 +204,18 @@ class Search:
         # With a size of 1, loops over pairs are empty.
         larger = self.tries([mapped(_without_ones, fallback.sample)], self.caller.called)
         return next((one for one in larger if one.requires_grad), fallback)
+
+    def with_numbers(self, attempt: Accepted, parameters: Sequence[Parameter]) -> Accepted:
+        """Return the result of a sample with numbers for tensors that backward ignores, if the operator takes numbers.
+
+        An autograd function returns None for what `ctx` keeps as a number.
+        """
+        required = [one for one in parameters if one.required and not one.keyword]
+        for place in attempt.ignored:
+            numbers = required[place].options if isinstance(place, int) else ()
+            others = (replaced(attempt.sample, ("args", place), one) for one in numbers if isinstance(one, int | float))
+            attempt = next((one for one in self.tries(others, self.caller.called) if one.requires_grad), attempt)
+        return attempt
 
     def tries(
         self,

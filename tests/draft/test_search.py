@@ -58,6 +58,21 @@ class FirstBatch(torch.nn.Module):
         return x * self.scale
 
 
+class Scaled(torch.autograd.Function):
+    """Returns None for what it does not differentiate."""
+
+    __module__ = "operators.modules"
+
+    @staticmethod
+    def forward(ctx, x, factor, weight):
+        ctx.factor = factor
+        return x * factor * weight.sum()
+
+    @staticmethod
+    def backward(ctx, v):
+        return v * ctx.factor, None, None
+
+
 class TestConstructions:
     def test_the_likeliest_come_first(self):
         assert next(constructions(torch.nn.Linear)) == {"args": [3, 2]}
@@ -398,6 +413,13 @@ class TestWhatHasNothingToDifferentiate:
         monkeypatch.setattr(modules, "written", written, raising=False)
         monkeypatch.setattr(written, "__module__", "operators.modules")
         assert "it contains no tensor; pass arguments" in refusal("operators.modules.written")
+
+
+def test_what_backward_ignores_is_a_number_where_one_is_taken_and_else_a_tensor_to_fail(monkeypatch):
+    monkeypatch.setattr(modules, "Scaled", Scaled, raising=False)
+    own = draft("operators.modules.Scaled.apply")
+    assert own.samples[0]["args"] == [{"shape": [2, 3]}, 2, {"shape": [2, 3]}]
+    assert own.backward is True
 
 
 class TestBuiltinFunctions:
