@@ -32,7 +32,7 @@ ARGS    ?=
 # pinned, so that pip does not look for a newer build of it while it resolves the rest. What the specs need is installed
 # apart from what developers need: the first run need not wait for the latter.
 #
-# Another torch has an environment of its own, .venv-torch-2.14.1, and brings its own triton.
+# Another torch has an environment of its own, .venv-torch-2.15.0, and brings its own triton.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	sed -e 's/^torch==.*/torch==$(TORCH)/' $(if $(OTHER),-e '/^triton==/d') constraints.txt > $(VENV)/constraints.txt
