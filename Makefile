@@ -1,4 +1,4 @@
-# make run         every shipped spec on the CPU, with a progress bar and a summary; TORCH=2.14.1 for another torch, SPECS=specs/nn
+# make run         every shipped spec on the CPU, with a progress bar and a summary; TORCH=2.15.0 for another torch, SPECS=specs/nn
 #                  for a part
 # make test        the tests of opcheck itself, without the operator library and what is marked nightly, in a few minutes; TORCH as above
 # make test-all    the same and what is marked nightly, in hours; after `make browser`, since no test may be skipped for want of a program
