@@ -92,17 +92,20 @@ class PerSample:
         if self.derivative and context.numbers is None:
             yield too_coarse(context)
             return
-        reasons: dict[str, None] = {}
+        reasons: dict[str, Verdict] = {}
         settled = False
         for sample in context.samples:
             verdict = self.verdict(context, sample)
             yield verdict
             settled = settled or not verdict.untested or verdict.state == "out of reach"
             if verdict.untested:
-                reasons[verdict.title] = None
+                reasons[verdict.title] = verdict
         if not settled:
             why = f": {'; '.join(reasons)}" if reasons else ""
-            yield cannot(f"{context.case.check}: no sample tests {self.tests}{why}", ADD_A_SAMPLE)
+            fields = next(iter(reasons.values())).fields if len(reasons) == 1 else {}
+            yield replace(
+                cannot(f"{context.case.check}: no sample tests {self.tests}{why}", ADD_A_SAMPLE), fields=fields
+            )
 
     def verdict(self, context: Context, sample: Sample) -> Verdict:
         """Return the verdict on one sample, with the data of the sample.

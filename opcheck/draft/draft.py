@@ -127,11 +127,11 @@ class Draft:
             self._dtype("forward", f"-{record['dtype']}", what_happened(reason))
         elif isinstance(remedy, dict) and remedy["key"] == "devices":
             self.device = str(remedy["write"])
-        elif record["outcome"] in ("failed", "inconclusive") and isinstance(remedy, dict):
+        elif record["outcome"] in ("failed", "inconclusive", "error") and isinstance(remedy, dict):
             part, _, key = str(remedy["key"]).partition(".")
             if part == "supports" and key in MAY_BE_REFUSED:
                 self._support(key, remedy["write"] is True, what_happened(reason))
-            elif part == "dtypes" and (record["outcome"] == "failed" or record["check"] in FIRST_ORDER):
+            elif part == "dtypes" and (record["outcome"] != "inconclusive" or record["check"] in FIRST_ORDER):
                 self._dtype(key, str(remedy["write"]), what_happened(reason))
         elif record["outcome"] == "failed" and record["check"] == "unsupported" and feature in self.supports:
             self._support(feature, works=True)  # wrong numbers are no refusal: let its own check fail

@@ -48,12 +48,16 @@ OF_WEIGHTS: Shape = (3,)
 """The shape of each tensor that is an argument of a constructor, such as weights of classes."""
 
 
-def first_samples(parameters: Sequence[Parameter]) -> Iterator[SampleData]:
-    """Yield samples with values for the required parameters, the likeliest first. Each has at least one tensor."""
+def first_samples(parameters: Sequence[Parameter], crashed: bool = False) -> Iterator[SampleData]:
+    """Yield samples with values for the required parameters, the likeliest first. Each has at least one tensor.
+
+    crashed: whether a call has ended its process. Then values inside the unit interval come first: an operator that
+    takes a column of a tensor for indices reads memory that is not there for others.
+    """
     required = [parameter for parameter in parameters if parameter.required]
     choices = list(islice(_choices([parameter.options for parameter in required]), MOST_CHOICES))
     hints = [tuple(own.shapes) for own in required]
-    for domain in DOMAINS:
+    for domain in (DOMAINS[1], DOMAINS[0], *DOMAINS[2:]) if crashed else DOMAINS:
         for choice in choices:
             known = [own for value, own in zip(choice, hints, strict=True) for part in parts(value) if is_tensor(part)]
             for shapes in _shapes(known) if known else ():

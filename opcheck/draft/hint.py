@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -70,6 +71,8 @@ NEEDED = re.compile(r"\b(require|specif|should be defined|must be (given|provide
 """The pattern of an error about a missing argument. The message also names the argument."""
 WANTS_MORE = re.compile(r"NoneType")
 OUT_OF_RANGE = re.compile(r"out of (range|bounds)")
+QUOTED = re.compile(r"""(?<!\w)["']([A-Za-z][\w-]*)["'](?!\w)""")
+"""The pattern of a string in documentation."""
 IS_TENSOR = re.compile(r"^\W*(optional |torch\.|float)?Tensor\b", re.I)
 """The pattern of a documented type, as in `(Tensor)` or `: torch.Tensor, optional`."""
 WANTS_TENSOR = re.compile(
@@ -123,8 +126,19 @@ def message_without_digits(said: str) -> str:
     return re.sub(r"\d+", "", said)
 
 
-def documented(doc: str, name: str) -> tuple[list[Shape], bool]:
-    """Return the shapes that documentation gives for a parameter, and whether it says that the parameter is a tensor.
+@dataclass(frozen=True)
+class Documented:
+    """What documentation says about a parameter."""
+
+    shapes: Sequence[Shape] = ()
+    is_tensor: bool = False
+    """Whether its type is a tensor."""
+    words: Sequence[str] = ()
+    """The strings that its type or its description quotes, as in ``"batch"``."""
+
+
+def documented(doc: str, name: str) -> Documented:
+    """Return what documentation says about a parameter.
 
     The documentation of a parameter goes from its name up to the next parameter. Its type is in parentheses, or it is
     the rest of the line.
@@ -136,9 +150,10 @@ def documented(doc: str, name: str) -> tuple[list[Shape], bool]:
         re.MULTILINE,
     )
     if match is None:
-        return [], False
+        return Documented()
     _, of_sizes, kind, line, others = match.groups("")
-    return shapes_in(of_sizes + line + others), IS_TENSOR.search(kind or line) is not None
+    words = dict.fromkeys(QUOTED.findall(kind + line + others))
+    return Documented(shapes_in(of_sizes + line + others), IS_TENSOR.search(kind or line) is not None, tuple(words))
 
 
 def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[Parameter]) -> Iterator[SampleData]:

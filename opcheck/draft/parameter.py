@@ -29,7 +29,8 @@ TAKES_FUNCTION = re.compile(r"^activation$|(^|_)(fn|func|function|callback)$")
 
 BY_NAME: dict[str, list[Data]] = {
     "dim axis": [-1, 0],
-    "k n num size kernel_size window_size length steps degree order": [2, 3, 1],
+    "dims axes": [[0], [1, 0], [0, 1]],
+    "k n num size kernel_size window_size output_size length steps degree order": [2, 3, 1],
     "stride dilation groups": [1, 2],
     "padding": [1, 0],
     "p": [0.5, 2],
@@ -57,7 +58,7 @@ INDICES = (
 BY_TYPE: tuple[tuple[tuple[str, ...], list[Data], tuple[type, ...]], ...] = (
     (("bool",), [False, True], ()),
     (("tuple[int",), [{"tuple": [2, 2]}, {"tuple": [2]}, {"tuple": [3, 2]}], ()),
-    (("list[int", "sequence[int", "size"), [[2, 2], [2], [3, 2]], ()),
+    (("list[int", "sequence[int", "size"), [[2, 2], [2], [3, 2]], (list,)),
     (("float", "number"), [0.5, 1.5, 2, 1], (int, float)),
     (("int",), [2, 1, 0], (int,)),
 )

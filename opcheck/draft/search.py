@@ -190,7 +190,7 @@ class Search:
     def likeliest(self, parameters: Sequence[Parameter]) -> Accepted | None:
         """Return the result of the first sample with conclusive derivatives; else of the first sample that works."""
         fallback: Accepted | None = None
-        left = first_samples(parameters)
+        left = first_samples(parameters, crashed=bool(self.own.skip))
         likely = islice(left, MOST_LIKELY)  # before examples, which often have one row, or positive values
         guesses = chain(likely, self.from_groups(), left)
         for number, attempt in enumerate(self.tries(guesses, self.caller.called, parameters)):

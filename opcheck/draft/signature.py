@@ -43,18 +43,21 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     if starred and not any(one.default is one.empty for one in named):
         return list(UNKNOWN)
     doc = _documentation(operator)
-    return [[_with_shapes(_declared(one, operator), str(one.annotation), doc) for one in named]]
+    return [[_with_documentation(_declared(one, operator), one, doc) for one in named]]
 
 
-def _with_shapes(parameter: Parameter, annotation: str, doc: str) -> Parameter:
-    """Return a parameter with the shapes in its annotation and documentation.
+def _with_documentation(parameter: Parameter, declared: inspect.Parameter, doc: str) -> Parameter:
+    """Return a parameter with the shapes in its annotation and documentation, and the strings in the latter.
 
-    If there are any, or if it is documented as a tensor, try a tensor first.
+    If there are any shapes, or if it is documented as a tensor, try a tensor first. Strings are for parameters without
+    other values: those that take strings.
     """
-    listed, is_tensor = documented(doc, parameter.name)
-    shapes, options = (*shapes_in(annotation), *listed), parameter.options
-    if (shapes or is_tensor) and TENSOR in options:
+    said = documented(doc, parameter.name)
+    shapes, options = (*shapes_in(str(declared.annotation)), *said.shapes), parameter.options
+    if (shapes or said.is_tensor) and TENSOR in options:
         options = (TENSOR, *(value for value in options if value != TENSOR))
+    if not options and (parameter.required or isinstance(declared.default, str)):
+        options = tuple(word for word in said.words if word != declared.default)
     return replace(parameter, shapes=shapes, options=options)
 
 
@@ -97,7 +100,8 @@ def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
             return []
         named = [one for one in declared if one.kind not in STARRED]
         if named or not declared:
-            return [_declared(one, base, constructor=True) for one in named]
+            doc = inspect.getdoc(base) or ""
+            return [_with_documentation(_declared(one, base, constructor=True), one, doc) for one in named]
     return []
 
 
@@ -109,11 +113,15 @@ def _declared(one: inspect.Parameter, operator: Callable[..., Any], *, construct
 
 
 def _evaluated(annotation: Any, operator: Callable[..., Any]) -> Any:
-    """Return the type that an annotation stands for; the annotation unchanged if evaluating it fails."""
+    """Return the type that an annotation stands for; the annotation unchanged if evaluating it fails.
+
+    None, which no parameter has for its type, is no annotation: torch's `BroadcastingList2[int]` evaluates to it.
+    """
     owner = getattr(operator, "__self__", operator)
     home = sys.modules.get(getattr(owner if isinstance(owner, type) else operator, "__module__", None) or "")
     try:
-        return get_type_hints(SimpleNamespace(__annotations__={"it": annotation}), vars(home) if home else {})["it"]
+        kind = get_type_hints(SimpleNamespace(__annotations__={"it": annotation}), vars(home) if home else {})["it"]
+        return "" if kind is type(None) else kind
     except Exception:  # evaluating the text can raise anything
         return annotation
 

@@ -166,6 +166,7 @@ def test_a_claim_about_backward_that_no_sample_tests_is_an_error(verdict_of):
     assert found.outcome == "error"
     assert "no sample tests the claim about backward" in found.reason
     assert "no output requires grad" in found.reason
+    assert found.fields["remedy"] == {"key": "dtypes.backward", "write": "-float32"}
 
 
 def test_infinity_is_what_a_dtype_makes_of_too_large_a_number(verdict_of):

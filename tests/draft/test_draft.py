@@ -76,6 +76,13 @@ class TestRevise:
         assert all(map(own.revise, refusals))
         assert own.dtypes() == {"forward": ["floating"], "backward": ["bfloat16", "float32", "float64"]}
 
+    def test_dtypes_without_a_backward_pass_are_left_out_of_it(self):
+        own = draft()
+        reason = "dtypes: no sample tests the claim about backward: no output requires grad: there is no backward pass"
+        remedy = {"key": "dtypes.backward", "write": "-complex128"}
+        assert own.revise(record("dtypes", "error", reason, "complex128", remedy=remedy))
+        assert own.dtypes() == {"backward": ["complex64", "floating"]}
+
     def test_dtypes_whose_values_are_too_coarse_for_differences_are_left_out(self):
         own, why = draft(), "backward: at least some values have only float32 precision"
         remedy = {"key": "dtypes.forward", "write": "-float64"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.draft.hint import documented, repairs_of, shapes_in
+from opcheck.draft.hint import Documented, documented, repairs_of, shapes_in
 from opcheck.draft.parameter import TENSOR, Parameter
 from opcheck.draft.signature import parameters_of
 from opcheck.spec.operator import SampleSpec
@@ -34,10 +34,10 @@ def test_shapes_are_read(text, shapes):
 
 def test_documentation_belongs_to_its_parameter():
     doc = "Rotate.\n\nArgs:\n    x: points of shape\n      :math:`(*, 2)`.\n    y: of shape (N, 3).\n\nReturns: (N, 7)"
-    assert documented(doc, "x")[0] == [(2, 2), (2,)]
-    assert documented(doc, "y")[0] == [(2, 3)]
-    assert documented(doc, "z") == ([], False)
-    assert documented("q size: (bsz, seq_len, rotary_dim)\nk: (2, 2)", "q")[0] == [(2, 3, 4)]
+    assert documented(doc, "x").shapes == [(2, 2), (2,)]
+    assert documented(doc, "y").shapes == [(2, 3)]
+    assert documented(doc, "z") == Documented()
+    assert documented("q size: (bsz, seq_len, rotary_dim)\nk: (2, 2)", "q").shapes == [(2, 3, 4)]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,43 @@ def test_documentation_belongs_to_its_parameter():
     ],
 )
 def test_documentation_says_what_is_a_tensor(doc, is_tensor):
-    assert documented(doc, "alpha") == ([], is_tensor)
+    assert documented(doc, "alpha").is_tensor is is_tensor
+
+
+def test_strings_that_documentation_quotes_are_tried_where_a_string_is_taken():
+    def drop(x, p: float, mode: str, fmt: str = "xyxy", by="rows"):
+        """Drop.
+
+        Args:
+            x (Tensor): the input, not "y"
+            p: probability, one of 'a' and 'b'
+            mode (str): ``"batch"`` or ``"row"``: the input's "batches" are dropped
+            fmt: one of 'xyxy', 'xywh'.
+            by: 'rows' or a number
+        """
+
+    (parameters,) = parameters_of(drop, "demo.drop")
+    options = {one.name: one.options for one in parameters}
+    assert options["mode"] == ("batch", "row", "batches")
+    assert options["fmt"] == ("xywh",)
+    assert options["by"] == ()
+    assert not any(isinstance(value, str) for name in ("x", "p") for value in options[name])
+
+
+def test_an_annotation_that_is_none_is_none_at_all():
+    """torch's BroadcastingList2[int] is None when it runs."""
+
+    def pool(x, output_size: None, eps: float): ...
+
+    (parameters,) = parameters_of(pool, "demo.pool")
+    assert parameters[1].options[0] == 2
+
+
+def test_dims_are_lists_of_whole_numbers_from_zero_on():
+    def permute(x, dims: list[int]): ...
+
+    (parameters,) = parameters_of(permute, "demo.permute")
+    assert parameters[1].options[0] == [0]
 
 
 def test_a_documented_tensor_is_tried_first_whatever_its_name():

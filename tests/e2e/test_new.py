@@ -357,6 +357,13 @@ def ends(x):
     os._exit(3)
 
 
+def pooled(x, rows):
+    index = rows[:, 0].long()
+    if index.min() < 0 or index.max() >= len(x):
+        os.abort()
+    return x[index].sum(-1) * rows[:, 1:].sum(-1)
+
+
 class Unwilling:
     __name__ = "unwilling"
 
@@ -411,6 +418,14 @@ class TestEndings:
         run = cli("new", f"demo.{name}", "--args", "[{ shape = [2] }]")
         assert message in run.err
         assert run.code == 2
+
+    def test_after_a_crash_values_are_tried_that_are_zero_as_indices(self, cli, project):
+        project.write("demo.py", ENDINGS)
+        run = cli("new", "demo.pooled")
+        assert "failed: demo.pooled: the process crashed (SIGABRT), in the call { args = [{ shape = [2, 3] }" in run.out
+        (operator,) = tomli.loads((project.folder / "specs" / "demo.toml").read_text())["operator"]
+        assert operator["samples"][0]["args"] == [{"shape": [2, 3], "low": 0.1, "high": 0.9}] * 2
+        assert run.code == 1
 
     def test_an_exception_elsewhere_is_no_crash_of_the_operator(self, cli, project):
         project.write("demo.py", ENDINGS)

@@ -86,7 +86,7 @@ def _gradients(subject: Subject) -> Verdict:
         verdict = refused_in("dtypes", subject.case.dtype, "backward", f"is refused: {one_line(error)}")
         return replace(verdict, cause=error)
     if not here.has_graph:
-        return NO_GRAPH
+        return replace(NO_GRAPH, fields=remedy("dtypes.backward", f"-{subject.case.dtype}"))
     if not here.values.numel() or not any(leaf.numel() for leaf in subject.leaves):
         return untested("inputs or outputs are empty")
     return HOLDS
