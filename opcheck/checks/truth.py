@@ -17,8 +17,9 @@ from torch import Tensor
 from opcheck.checks.calls import Tensors, push, recorded
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.values.reference import referred
-from opcheck.derivatives.coordinates import real_size
+from opcheck.derivatives.coordinates import real_size, vector
 from opcheck.derivatives.rounding import Computation, Moved
+from opcheck.derivatives.uncertainty import largest
 from opcheck.samples.cache import Memo
 from opcheck.samples.inputs import Inputs
 from opcheck.samples.results import differentiable
@@ -144,6 +145,25 @@ def first_order(subject: Subject, cotangents: Iterable[Tensor], tangents: Sequen
         call = recorded(subject)
         parts = {"outputs": call.results, "gradients": call.gradients(cotangents)}
         return parts | {"tangents": push(subject, tangents)} if tangents else parts
+
+
+def sizes_of_terms(subject: Subject, part: str, cotangents: Tensors, tangents: Tensors = ()) -> list[float]:
+    """Return the size of the terms of each result of one of the `Parts`.
+
+    A formula for the derivatives of y by x has terms of the size |v| |y| / |x|, or |y| |t| / |x| for tangents, where
+    each factor is the largest number of a tensor. They may cancel out. The size for outputs is 0.
+    """
+    y, v = (max(map(_largest, tensors), default=0.0) for tensors in (subject.outputs, cotangents))
+    inputs = [*map(_largest, subject.leaves)]
+    if part == "gradients":
+        return [v * y / x if x else 0.0 for x in inputs]
+    relative = [_largest(t) / x for t, x in zip(tangents, inputs, strict=False) if x]
+    size = y * max(relative, default=0.0) if part == "tangents" else 0.0
+    return [size] * len(names_of_parts(subject)[part])
+
+
+def _largest(tensor: Tensor) -> float:
+    return largest(vector((tensor,)))
 
 
 def names_of_parts(subject: Subject) -> dict[str, Sequence[str]]:

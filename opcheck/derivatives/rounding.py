@@ -131,6 +131,7 @@ class Computation(Generic[T]):
         names: Sequence[str],
         tolerance: tuple[float, float] | None = None,
         tested: Callable[[Moved], T] | None = None,
+        sizes: Callable[[], Sequence[float]] | None = None,
     ) -> Deviation | None:
         """Return where results are beyond the bound; None if they are not.
 
@@ -139,6 +140,7 @@ class Computation(Generic[T]):
         tolerance: atol and rtol, instead of the bound on rounding.
         tested: computes results of the operator under test, as `at` computes exact ones, to tell a wrong result from
             one that is beyond the bound by chance.
+        sizes: returns the size of the terms that add up to each tensor, in case they cancel out.
         """
         right = part(self.right)
         if tolerance is None and all(map(_is_rounded, got, right)):
@@ -156,6 +158,9 @@ class Computation(Generic[T]):
             deviation = exact.deviation(got, names, allowed, dtypes)
             if deviation is None:
                 break
+        if deviation is not None and tolerance is None and sizes is not None:
+            allowed = allowed + self.sides * exact.allowed_for_terms(dtypes, terms, sizes())
+            deviation = exact.deviation(got, names, allowed, dtypes)
         if tested is None or deviation is None or tolerance is not None or deviation.times >= BY_CHANCE:
             return deviation
         wrong = deviation.wrong & ~(self._mean_error(part, tested, deviation, unit) <= deviation.allowed / 2)
@@ -256,12 +261,20 @@ class Exact:
         size = torch.maximum(self.value.abs(), self.condition)[: self.count]
         # Small entries come from differences of large ones, which are rounded too.
         largest = float(size.nan_to_num(0.0, 0.0, 0.0).max()) if size.numel() else 0.0
-        units = [rounding_unit(dtype) for dtype in dtypes]
-        # In single and double precision, the worst case costs nothing: a term is rounded once for each other term.
-        times = self._spread([unit if unit > HALF else unit * max(terms, FUNCTIONS) for unit in units])
+        times = self._spread(_times(dtypes, terms))
         least = self._spread([ROUNDINGS * _smallest(dtype) for dtype in dtypes])
         # Separate products, since a sum of the largest numbers of a dtype would be infinite.
         return times * self.value.abs() + (ROUNDINGS * times) * self.condition + times * largest + least
+
+    def allowed_for_terms(self, dtypes: Sequence[torch.dtype], terms: int, sizes: Sequence[float]) -> Tensor:
+        """Return the error that rounding terms of some sizes can cause, of shape (N + number of tensors,).
+
+        It is 0 in half precision, where it would hide wrong results.
+
+        sizes: the size of the terms of each tensor.
+        """
+        counted = [0.0 if rounding_unit(dtype) > HALF else size for dtype, size in zip(dtypes, sizes, strict=True)]
+        return ROUNDINGS * self._spread(_times(dtypes, terms)) * self._spread(counted)
 
     def is_excusable(self, got: Tensor, dtypes: Sequence[torch.dtype]) -> Tensor:
         """Return a mask of results that equal the exact ones or rightly overflow, of shape (N + number of tensors,)."""
@@ -289,6 +302,15 @@ class Exact:
         ]
         lengths = torch.zeros(len(masks), dtype=torch.bool)
         return torch.cat([*(mask.reshape(-1) for mask in masks), lengths]) & (self.condition == 0)
+
+
+def _times(dtypes: Sequence[torch.dtype], terms: int) -> list[float]:
+    """Return the error of one rounding to each of some dtypes, relative to what is rounded.
+
+    In single and double precision, the worst case costs nothing: a term is rounded once for each other term.
+    """
+    units = map(rounding_unit, dtypes)
+    return [unit if unit > HALF else unit * max(terms, FUNCTIONS) for unit in units]
 
 
 def _smallest(dtype: torch.dtype) -> float:

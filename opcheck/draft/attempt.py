@@ -45,6 +45,7 @@ class Accepted:
 
     sample: SampleData
     random: bool = False
+    """Whether the operator draws random numbers of torch, or a second call gives another result."""
     inplace: bool = False
     """Whether the operator writes to its first argument. It then gets a clone of it."""
     without_forward: str = ""
@@ -122,7 +123,9 @@ def shown(function: TestedFunction, sample: SampleData) -> Accepted | Refused:
     if not leaves:
         raise Untestable("no tensor to differentiate with respect to")
     kept = copies(leaves)  # a call may write to its arguments
+    state = torch.get_rng_state()
     outputs, again = function(), function(*kept)
+    draws = not torch.equal(state, torch.get_rng_state())
     if not _is_finite(outputs):
         return Refused("the result is not finite", RETURNED)
     if not any(output.numel() for output in outputs):
@@ -132,7 +135,7 @@ def shown(function: TestedFunction, sample: SampleData) -> Accepted | Refused:
     tangents, without_forward = _by_forward(function)
     return Accepted(
         sample,
-        random=not all(map(equal, outputs, again)),
+        random=draws or not all(map(equal, outputs, again)),
         inplace=function.inplace,
         without_forward=without_forward,
         without_backward=without_backward,

@@ -164,7 +164,7 @@ class Draft:
                 f"No {what} pass in {', '.join(names)}: {comment(refused[names[0]])}"
                 for what, refused in self.refused.items() for names in _of_one_reason(refused)
             ],
-            "reseed": ["Two calls with the same arguments give different results."],
+            "reseed": ["The operator draws random numbers, or a second call gives another result."],
             "inplace": ["The operator changes its first argument in place; opcheck passes a clone in each call."],
         }  # fmt: skip
         lines = ["[[operator]]"]

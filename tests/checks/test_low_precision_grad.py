@@ -33,6 +33,13 @@ class TestWrongGradients:
         assert "the gradient of x as a whole is 0.5" in found.message.replace("0.4999", "0.5000")
         assert verdict_of("operators.coarse.cube", CHECK, dtype, keys).outcome == "passed"
 
+    def test_a_gradient_that_cancels_out_may_be_a_rounding_of_its_terms(self, verdict_of):
+        for dtype in ("float32", "complex64"):
+            assert verdict_of("operators.coarse.standardized", CHECK, dtype).outcome == "passed"
+        keys = "supports = { forward_ad = false }"
+        wrong = verdict_of("operators.coarse.standardized_wrong_in_coarse", CHECK, "float32", keys)
+        assert "in float32, the gradient of x[" in wrong.reason
+
     @pytest.mark.parametrize("dtype", COARSE)
     def test_so_is_a_tangent(self, outcomes, dtype):
         wrong = judged(outcomes, "operators.coarse.product_wrong_forward_in_coarse", samples=PAIR)[dtype]

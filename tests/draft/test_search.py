@@ -415,6 +415,16 @@ class TestWhatHasNothingToDifferentiate:
         assert "it contains no tensor; pass arguments" in refusal("operators.modules.written")
 
 
+def test_who_draws_random_numbers_is_random_even_if_two_calls_agree(monkeypatch):
+    def rarely(x):
+        return x * (torch.rand(()) > 1e-6)
+
+    monkeypatch.setattr(modules, "rarely", rarely, raising=False)
+    monkeypatch.setattr(rarely, "__module__", "operators.modules")
+    assert draft("operators.modules.rarely").reseed
+    assert not draft("torch.sin").reseed
+
+
 def test_what_backward_ignores_is_a_number_where_one_is_taken_and_else_a_tensor_to_fail(monkeypatch):
     monkeypatch.setattr(modules, "Scaled", Scaled, raising=False)
     own = draft("operators.modules.Scaled.apply")

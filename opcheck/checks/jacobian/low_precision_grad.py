@@ -36,6 +36,7 @@ from opcheck.checks.truth import (
     first_order,
     names_of_parts,
     perturbed,
+    sizes_of_terms,
     truth_of,
 )
 from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, combine, fails, refused_in, remedy, untested
@@ -278,7 +279,8 @@ def _verdicts(subject: Subject, exact: Exact, got: Parts, reference: Parts | Non
     for part, right in exact.computation.right.items():
         if why := mismatch(got[part], right, named[part]):
             yield fails(f"low_precision_grad: other shapes than those of {source}: {why}")
-        off = exact.computation.deviation(itemgetter(part), got[part], named[part], tolerance, tested)
+        sizes = partial(sizes_of_terms, subject, part, exact.cotangents, exact.tangents)
+        off = exact.computation.deviation(itemgetter(part), got[part], named[part], tolerance, tested, sizes)
         if off is not None:
             lines = [*off.lines(), f"compared with {source}, for the same numbers"]
             yield fails(f"low_precision_grad: in {case.dtype}, {off.headline()}", "\n".join(lines))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch import Tensor
 from opcheck.checks.calls import Tensors, push, recorded, required, tangents_of
 from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Subject
-from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, perturbed, values_of
+from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, perturbed, sizes_of_terms, values_of
 from opcheck.checks.verdict import Verdict, cannot, fails, noted, remedy
 from opcheck.derivatives import tried
 from opcheck.derivatives.rounding import Moved
@@ -38,20 +39,26 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     def gradients(own: Subject, move: Moved) -> Tensors:
         return first_order(own, map(move, cotangents))["gradients"]
 
+    def tangents_at(own: Subject, move: Moved) -> Tensors:
+        return push(own, map(move, tangents))
+
+    sizes = partial(sizes_of_terms, subject, cotangents=cotangents, tangents=tangents)
     if subject.supports.backward and call.has_graph:
-        yield _compared(subject, cpu, names["gradients"], gradients, "backward")
+        yield _compared(subject, cpu, names["gradients"], gradients, "backward", partial(sizes, "gradients"))
     if tangents:
-        yield _compared(subject, cpu, names["tangents"], lambda own, move: push(own, map(move, tangents)), "forward_ad")
+        yield _compared(subject, cpu, names["tangents"], tangents_at, "forward_ad", partial(sizes, "tangents"))
 
 
 def _compared(
-    subject: Subject, cpu: Truth, names: Sequence[str], call: Callable[[Subject, Moved], Tensors], root: str = ""
-) -> Verdict:
+    subject: Subject, cpu: Truth, names: Sequence[str], call: Callable[[Subject, Moved], Tensors], root: str = "",
+    sizes: Callable[[], Sequence[float]] | None = None,
+) -> Verdict:  # fmt: skip
     """Compare the results of a call with those on the CPU.
 
     names: the names of the results.
     root: the check that explains other values if it fails, too. If the call raises, this claim is not judged.
         Empty for outputs: the operator has already been called without an error.
+    sizes: see `sizes_of_terms`.
     """
     got = required("an ordinary call", lambda: call(subject, lambda tensor: tensor), check=root)
     computation = cpu.computation(call)
@@ -73,7 +80,7 @@ def _compared(
         notes += [f"{name} has the strides {here}, on the CPU {there}"] if here != there else []
     if subject.function.seed is not None:
         return noted(notes)
-    off = computation.deviation(tuple, got, names, tested=perturbed(subject, call))
+    off = computation.deviation(tuple, got, names, tested=perturbed(subject, call), sizes=sizes)
     if off is None:
         return noted(notes)
     title = f"device_consistency: results differ from those on the CPU for the same inputs: {off.headline()}"
