@@ -220,9 +220,10 @@ class Loader:
         for index, table in enumerate(tables if isinstance(tables, list) else ()):
             if isinstance(table, dict):
                 entry = Entry(document, index)
-                own, *others = (self._operator(one, family, find, sound) for one in (entry, *entry.under_others()))
-                if own is not None:
-                    self.operators.append(replace(own, elsewhere=tuple(filter(None, others))))
+                each = [self._operator(one, family, find, sound) for one in (entry, *entry.under_others())]
+                if None not in each:  # it has no mistakes with any version of torch
+                    own, *others = filter(None, each)
+                    self.operators.append(replace(own, elsewhere=tuple(others)))
 
     def _operator(self, entry: Entry, family: str, find: FindTemplate, sound: bool) -> Operator | None:
         """Return an operator, or None after reporting its mistakes. sound: whether the rest of the file is valid."""

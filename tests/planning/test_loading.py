@@ -42,6 +42,21 @@ def test_mistakes_of_loading_and_of_planning_come_at_once() -> None:
     ]
 
 
+def test_what_only_other_versions_of_torch_would_match_is_no_mistake_while_they_have_one() -> None:
+    Path("versions.toml").write_text(
+        """[defaults]
+dtypes    = 1979-05-27
+per_torch = { ">=2" = { dtypes = { forward = ["floating"] } } }
+
+[[operator]]
+name    = "torch.sin"
+samples = [{ args = [{ shape = [2] }] }]
+expect  = [{ when = { check = "vmap", dtype = "complex128" }, outcome = "fail", reason = "known" }]
+"""
+    )
+    assert lines_of(["versions.toml"]) == ["versions.toml:2:13: wrong type for dtypes: a date (1979-05-27)"]
+
+
 def test_mistakes_in_device_profiles_come_with_those_of_the_specs() -> None:
     Path("devices").mkdir()
     Path("devices/npu.toml").write_text('[device]\nname = "npu"\nlack = ["float64"]\n')
