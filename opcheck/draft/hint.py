@@ -35,6 +35,7 @@ RANKS = re.compile(
 
 OF_RANK: dict[int, Shape] = {0: (), 1: (3,), 2: (2, 3), 3: (2, 3, 3), 4: (1, 2, 4, 4), 5: (1, 2, 4, 4, 4)}
 NUMBERS = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\w)|(?<=\d)x(\d+)|(\d+)(?=x\d)")
+WHOLE = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\w)")
 ACTUAL = re.compile(r"\b([Gg]ot|[Aa]ctual|[Rr]eceived|but)\b.*")
 """The part of an error message that describes the actual arguments."""
 MOST_SIZE = 16
@@ -170,7 +171,8 @@ def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[
     named = {index for index, name in enumerate(names) if hints.names(name)}
     every = sorted(places(sample), key=lambda own: own[0][1] not in named)
     for path, value in every:
-        yield from (replaced(sample, path, better) for better in hints.better(value))
+        others = chain(hints.wanted_numbers(value) if path[1] in named else (), hints.better(value))
+        yield from (replaced(sample, path, better) for better in others)
     each = [value for _, value in every if is_tensor(value)]
     for index, value in enumerate(each):
         if value in each[:index]:  # tensors that are alike may have to stay so
@@ -198,7 +200,12 @@ class Hints:
 
     def names(self, parameter: str) -> bool:
         """Return whether the error or its source mentions a parameter, with underscores or with spaces."""
-        return re.search(rf"\b{parameter.replace('_', '[_ ]')}\b", self.both) is not None
+        return re.search(rf"\b{parameter.replace('_', '[_ ]')}\b", self.both, re.IGNORECASE) is not None
+
+    def wanted_numbers(self, value: Any) -> list[int]:
+        """Return the whole numbers in the error in place of a number, as in `sample rate must be 44100 or 48000`."""
+        numbers = map(int, WHOLE.findall(self.said)) if type(value) in (int, float) else ()
+        return [number for number in dict.fromkeys(numbers) if number != value]
 
     def better(self, value: Any) -> Iterator[Any]:
         """Yield values to try in place of a value."""

@@ -190,3 +190,11 @@ def test_images_are_as_large_as_a_kernel_all_of_them():
     sample = {"args": [{"shape": [1, 2, 4, 9]}, {"shape": [1, 2, 4, 9]}, {"shape": [2]}, 3]}
     first, *_ = repairs_of(sample, said, "", [])
     assert first == {"args": [{"shape": [1, 2, 11, 9]}, {"shape": [1, 2, 11, 9]}, {"shape": [2]}, 3]}
+
+
+def test_a_number_that_the_error_names_becomes_one_that_it_lists():
+    said = "ValueError: Sample rate must be 44100 (audio-CD) or 48000, and 16 bits"
+    own = [Parameter("x", (TENSOR,), True), Parameter("sample_rate", (2,), True), Parameter("gain", (2,), True)]
+    repaired = [one["args"] for one in repairs_of({"args": [{"shape": [2]}, 2, 2]}, said, "", own)]
+    assert repaired[:3] == [[{"shape": [2]}, number, 2] for number in (44100, 48000, 16)]
+    assert all(gain == 2 for _, _, gain in repaired)
