@@ -102,10 +102,9 @@ class PerSample:
                 reasons[verdict.title] = verdict
         if not settled:
             why = f": {'; '.join(reasons)}" if reasons else ""
-            fields = next(iter(reasons.values())).fields if len(reasons) == 1 else {}
-            yield replace(
-                cannot(f"{context.case.check}: no sample tests {self.tests}{why}", ADD_A_SAMPLE), fields=fields
-            )
+            error = cannot(f"{context.case.check}: no sample tests {self.tests}{why}", ADD_A_SAMPLE)
+            fields = [verdict.fields for verdict in reasons.values()]
+            yield replace(error, fields=fields[0]) if len(fields) == 1 else error
 
     def verdict(self, context: Context, sample: Sample) -> Verdict:
         """Return the verdict on one sample, with the data of the sample.

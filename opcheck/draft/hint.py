@@ -35,7 +35,6 @@ RANKS = re.compile(
 
 OF_RANK: dict[int, Shape] = {0: (), 1: (3,), 2: (2, 3), 3: (2, 3, 3), 4: (1, 2, 4, 4), 5: (1, 2, 4, 4, 4)}
 NUMBERS = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\w)|(?<=\d)x(\d+)|(\d+)(?=x\d)")
-WHOLE = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\w)")
 ACTUAL = re.compile(r"\b([Gg]ot|[Aa]ctual|[Rr]eceived|but)\b.*")
 """The part of an error message that describes the actual arguments."""
 MOST_SIZE = 16
@@ -195,8 +194,9 @@ class Hints:
         text = ACTUAL.sub("", said)
         self.wanted, self.everywhere = shapes_in(text) or shapes_in(source), shapes_in(said)
         self.ranks = [int(number) for match in RANKS.findall(f"{text} {source}") for number in match if number]
-        numbers = (abs(int(match[0].strip("x"))) for match in NUMBERS.finditer(self.both))
-        self.numbers = [number for number in dict.fromkeys(numbers) if 1 <= number <= MOST_SIZE]
+        self.numbers = [
+            number for number in dict.fromkeys(map(abs, _numbers_in(self.both))) if 1 <= number <= MOST_SIZE
+        ]
 
     def names(self, parameter: str) -> bool:
         """Return whether the error or its source mentions a parameter, with underscores or with spaces."""
@@ -204,8 +204,8 @@ class Hints:
 
     def wanted_numbers(self, value: Any) -> list[int]:
         """Return the whole numbers in the error in place of a number, as in `sample rate must be 44100 or 48000`."""
-        numbers = map(int, WHOLE.findall(self.said)) if type(value) in (int, float) else ()
-        return [number for number in dict.fromkeys(numbers) if number != value]
+        numbers = dict.fromkeys(_numbers_in(self.said)) if type(value) in (int, float) else {}
+        return [number for number in numbers if number != value]
 
     def better(self, value: Any) -> Iterator[Any]:
         """Yield values to try in place of a value."""
@@ -238,6 +238,10 @@ class Hints:
                 yield {**({"shape": list(own)} if "dtype" in kind else value), **kind}
         if is_out and value.get("high", 0) == 2:
             yield {**value, "high": 1}
+
+
+def _numbers_in(text: str) -> Iterator[int]:
+    return (int(match[0].strip("x")) for match in NUMBERS.finditer(text))
 
 
 def _instead_of(value: Data, other: Data, part: Data) -> Data:

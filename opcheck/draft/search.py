@@ -210,11 +210,11 @@ class Search:
 
         An autograd function returns None for what `ctx` keeps as a number.
         """
-        required = [one for one in parameters if one.required and not one.keyword]
-        for place in attempt.ignored:
-            numbers = required[place].options if isinstance(place, int) else ()
-            others = (replaced(attempt.sample, ("args", place), one) for one in numbers if isinstance(one, int | float))
-            attempt = next((one for one in self.tries(others, self.caller.called) if one.requires_grad), attempt)
+        for place, parameter in enumerate(one for one in parameters if not one.keyword):
+            numbers = [value for value in parameter.options if isinstance(value, int | float)]
+            others = (replaced(attempt.sample, ("args", place), number) for number in numbers)
+            if place in attempt.ignored:
+                attempt = next((one for one in self.tries(others, self.caller.called) if one.requires_grad), attempt)
         return attempt
 
     def tries(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, get_type_hints
@@ -49,16 +49,20 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
 def _with_documentation(parameter: Parameter, declared: inspect.Parameter, doc: str) -> Parameter:
     """Return a parameter with the shapes in its annotation and documentation, and the strings in the latter.
 
-    If there are any shapes, or if it is documented as a tensor, try a tensor first. Strings are for parameters without
-    other values: those that take strings.
+    If there are any shapes, or if it is documented as a tensor, try a tensor first.
     """
     said = documented(doc, parameter.name)
     shapes, options = (*shapes_in(str(declared.annotation)), *said.shapes), parameter.options
     if (shapes or said.is_tensor) and TENSOR in options:
         options = (TENSOR, *(value for value in options if value != TENSOR))
-    if not options and (parameter.required or isinstance(declared.default, str)):
-        options = tuple(word for word in said.words if word != declared.default)
-    return replace(parameter, shapes=shapes, options=options)
+    return _with_words(replace(parameter, shapes=shapes, options=options), declared, said.words)
+
+
+def _with_words(parameter: Parameter, declared: inspect.Parameter, words: Sequence[str]) -> Parameter:
+    """Return a parameter that has no values to try, and may take a string, with the strings in its documentation."""
+    if parameter.options or not (parameter.required or isinstance(declared.default, str)):
+        return parameter
+    return replace(parameter, options=tuple(word for word in words if word != declared.default))
 
 
 def _documentation(operator: Callable[..., Any]) -> str:
@@ -101,7 +105,8 @@ def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
         named = [one for one in declared if one.kind not in STARRED]
         if named or not declared:
             doc = inspect.getdoc(base) or ""
-            return [_with_documentation(_declared(one, base, constructor=True), one, doc) for one in named]
+            each = [(_declared(one, base, constructor=True), one) for one in named]
+            return [_with_words(own, one, documented(doc, one.name).words) for own, one in each]
     return []
 
 
