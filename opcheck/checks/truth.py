@@ -148,18 +148,17 @@ def first_order(subject: Subject, cotangents: Iterable[Tensor], tangents: Sequen
 
 
 def sizes_of_terms(subject: Subject, part: str, cotangents: Tensors, tangents: Tensors = ()) -> list[float]:
-    """Return the size of the terms of each result of one of the `Parts`.
+    """Return the size of the terms of each result of `gradients` or `tangents`, one of the `Parts`.
 
     A formula for the derivatives of y by x has terms of the size |v| |y| / |x|, or |y| |t| / |x| for tangents, where
-    each factor is the largest number of a tensor. They may cancel out. The size for outputs is 0.
+    each factor is the largest number of a tensor. They may cancel out.
     """
     y, v = (max(map(_largest, tensors), default=0.0) for tensors in (subject.outputs, cotangents))
     inputs = [*map(_largest, subject.leaves)]
     if part == "gradients":
         return [v * y / x if x else 0.0 for x in inputs]
     relative = [_largest(t) / x for t, x in zip(tangents, inputs, strict=False) if x]
-    size = y * max(relative, default=0.0) if part == "tangents" else 0.0
-    return [size] * len(names_of_parts(subject)[part])
+    return [y * max(relative, default=0.0)] * len(names_of_parts(subject)[part])
 
 
 def _largest(tensor: Tensor) -> float:

@@ -31,9 +31,10 @@ TOGETHER: dict[int, tuple[tuple[Shape, ...], ...]] = {
 }
 """Shapes that fit together, by number of tensors: broadcasting, matrix products, linear maps, convolutions."""
 
+UNIT_INTERVAL: SampleData = {"low": 0.1, "high": 0.9}
 DOMAINS: tuple[SampleData, ...] = (
     {},
-    {"low": 0.1, "high": 0.9},
+    UNIT_INTERVAL,
     {"low": -0.4, "high": 0.4},
     {"low": 1.1, "high": 2.0},
     {"structure": "positive_definite", "through": "symmetrize"},
@@ -57,7 +58,7 @@ def first_samples(parameters: Sequence[Parameter], crashed: bool = False) -> Ite
     required = [parameter for parameter in parameters if parameter.required]
     choices = list(islice(_choices([parameter.options for parameter in required]), MOST_CHOICES))
     hints = [tuple(own.shapes) for own in required]
-    for domain in (DOMAINS[1], DOMAINS[0], *DOMAINS[2:]) if crashed else DOMAINS:
+    for domain in sorted(DOMAINS, key=lambda domain: crashed and domain is not UNIT_INTERVAL):
         for choice in choices:
             known = [own for value, own in zip(choice, hints, strict=True) for part in parts(value) if is_tensor(part)]
             for shapes in _shapes(known) if known else ():

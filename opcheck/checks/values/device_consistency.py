@@ -42,11 +42,12 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     def tangents_at(own: Subject, move: Moved) -> Tensors:
         return push(own, map(move, tangents))
 
-    sizes = partial(sizes_of_terms, subject, cotangents=cotangents, tangents=tangents)
     if subject.supports.backward and call.has_graph:
-        yield _compared(subject, cpu, names["gradients"], gradients, "backward", partial(sizes, "gradients"))
+        sizes = partial(sizes_of_terms, subject, "gradients", cotangents)
+        yield _compared(subject, cpu, names["gradients"], gradients, "backward", sizes)
     if tangents:
-        yield _compared(subject, cpu, names["tangents"], tangents_at, "forward_ad", partial(sizes, "tangents"))
+        sizes = partial(sizes_of_terms, subject, "tangents", cotangents, tangents)
+        yield _compared(subject, cpu, names["tangents"], tangents_at, "forward_ad", sizes)
 
 
 def _compared(
