@@ -25,6 +25,8 @@ SEVERAL = (0, 1)
 """The dims to pass to a keyword that takes one dim or several."""
 SEQUENCES = {"tuple", "list", "Sequence", "Iterable"}
 Value = str | float | tuple[int, int] | NoneValue
+READ = (ast.Assign, ast.Call, ast.Compare, ast.Match, ast.Subscript)
+"""The syntax nodes that assign a keyword to a name, pass it on, compare it, or look it up."""
 EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
 
 
@@ -155,11 +157,12 @@ def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: 
 
 @lru_cache(maxsize=256)
 def _nodes(code: Any) -> tuple[ast.AST, ...]:
-    """Return all syntax nodes of the source of a code object; an empty tuple if there is no Python source."""
+    """Return the syntax nodes of `READ` in the source of a code object; an empty tuple without Python source."""
     try:
-        return tuple(ast.walk(ast.parse(dedent(inspect.getsource(code)))))
+        tree = ast.parse(dedent(inspect.getsource(code)))
     except (OSError, TypeError, SyntaxError):
         return ()
+    return tuple(node for node in ast.walk(tree) if isinstance(node, READ))
 
 
 def _kinds(call: ast.Call, keywords: Mapping[str, str]) -> Iterator[tuple[str, Value]]:
