@@ -40,7 +40,7 @@ def within(surroundings: Iterable[Surroundings], call: Callable[[], T]) -> T:
 def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
     """Return the surroundings to test a subject in, by name. Another stream is slow, so only `thorough` includes it."""
     device = torch.device(subject.context.device.string)
-    autocast = partial(torch.autocast, device.type, dtype=torch.bfloat16)
+    autocast = autocast_on(subject)
     threads = partial(_changed, torch.get_num_threads, torch.set_num_threads, torch.get_num_threads() + 1)
     surroundings = {
         "another number of threads": Surroundings(threads, "torch.set_num_threads(torch.get_num_threads() + 1)"),
@@ -48,21 +48,25 @@ def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
         "memory with other contents": Surroundings(partial(_dirty, subject), DIRTY),
     }
     double = subject.output_info.dtype in (torch.float64, torch.complex128)
-    if double and _is_available(autocast):  # autocast does not convert these; converting other dtypes is its purpose
-        code = f'with torch.autocast("{device.type}", dtype=torch.bfloat16):'
-        surroundings["torch.autocast"] = Surroundings(autocast, code)
+    if double and autocast:  # autocast does not convert these; low_precision_grad tests it in float32
+        surroundings["torch.autocast"] = autocast
     if subject.context.is_thorough and hasattr(torch.get_device_module(device), "Stream"):
         surroundings["another stream"] = Surroundings(partial(_another_stream, device))
     return surroundings
 
 
-def _is_available(autocast: Callable[[], object]) -> bool:
-    """Return whether a device has autocast. torch's is_autocast_available() is True for every out-of-tree backend."""
+def autocast_on(subject: Subject) -> Surroundings | None:
+    """Return autocast to bfloat16 on the device of a subject; None if the device has no autocast.
+
+    torch's is_autocast_available() is True for every out-of-tree backend, so it is not used.
+    """
+    kind = torch.device(subject.context.device.string).type
+    enter = partial(torch.autocast, kind, dtype=torch.bfloat16)
     try:
-        autocast()
+        enter()
     except (AssertionError, RuntimeError):
-        return False
-    return True
+        return None
+    return Surroundings(enter, f'with torch.autocast("{kind}", dtype=torch.bfloat16):')
 
 
 @contextmanager

@@ -50,21 +50,34 @@ SQUARE = "samples = [{ args = [{ shape = [3, 2] }, { shape = [3, 2] }] }]"
 ARGS = "args = [{ shape = [2, 3] }]"
 PAIR = f"samples = [{{ {ARGS}, kwargs = {{ how = 'mean' }} }}, {{ {ARGS}, kwargs = {{ keep = true }} }}]"
 JOINED = "samples = [{ args = [{ shape = [3, 2] }, { shape = [4, 2] }] }]"
+EQUAL = "samples = [{ args = [{ shape = [3, 3] }] }]"
+BOTH_SIGNS = "tensor 0 = 1000, but for an element of -1000"
 FURTHER = {
     "wrong_if_empty": ("size 3 -> 0", "{ args = [{ shape = [0, 1] }, { shape = [1, 1] }] }", JOINED),
     "wrong_at_zero": ("tensor 0 = 0", "{ args = [{ shape = [1, 1], mean = 0.0, std = 0.0 }] }", ONE),
     "wrong_above_a_scaled_threshold": (
         "beta = 3.0, elements 0, 12",
-        "{ args = [{ shape = [2, 1], contains = [10.0] }], kwargs = { beta = 3.0 } }",
+        "{ args = [{ shape = [1, 1], contains = [10.0] }], kwargs = { beta = 3.0 } }",
         ONE,
     ),
     "wrong_at_one_zero": ("elements 0, 12", "{ args = [{ shape = [2, 1], contains = [0.0] }] }", ONE),
     "wrong_for_one_large": ("elements 0, 12", "{ args = [{ shape = [2, 1], contains = [11.0] }] }", ONE),
     "wrong_for_rank_4": ("leading dims of 2, 1", "{ args = [{ shape = [1, 1, 1, 1] }] }", ONE),
     "wrong_for_rank_4_beside_a_matrix": (
+        "trailing dims of 2, 1",
+        "{ args = [{ shape = [1, 1, 1, 1] }, { shape = [1, 1] }] }",
+        TWO,
+    ),
+    "wrong_in_batches": (
         "leading dims of 2, 1 of tensor 0",
         "{ args = [{ shape = [1, 1, 1, 1] }, { shape = [1, 1] }] }",
         TWO,
+    ),
+    "wrong_for_oblong": ("size 3 -> 4 in dim -1", "{ args = [{ shape = [1, 2] }] }", EQUAL),
+    "wrong_beside_square": (
+        "size 3 -> 4 in dim -1 of tensor 0",
+        "{ args = [{ shape = [1, 2] }, { shape = [1, 1] }] }",
+        "samples = [{ args = [{ shape = [3, 3] }, { shape = [3, 3] }], vary = ['size'] }]",
     ),
     "wrong_if_scaled_and_flipped": (
         "flip = true, factor = 3.0",
@@ -72,8 +85,13 @@ FURTHER = {
         ONE,
     ),
     "wrong_for_ties": ("tensor 0 = 0", "{ args = [{ shape = [2, 1], mean = 0.0, std = 0.0 }] }", ONE),
-    "wrong_for_large": ("tensor 0 = 1000", "{ args = [{ shape = [1, 1], mean = 11.0, std = 0.0 }] }", ONE),
-    "wrong_where_exp_overflows": ("tensor 0 = 1000", "{ args = [{ shape = [1, 1], mean = 1000.0, std = 0.0 }] }", ONE),
+    "wrong_for_large": (BOTH_SIGNS, "{ args = [{ shape = [1, 1], contains = [-11.0] }] }", ONE),
+    "wrong_for_large_negative": (
+        BOTH_SIGNS,
+        "{ args = [{ shape = [1, 1], contains = [-100.0] }] }",
+        ONE,
+    ),
+    "wrong_where_exp_overflows": (BOTH_SIGNS, "{ args = [{ shape = [1, 1], contains = [-1000.0] }] }", ONE),
     "wrong_for_repeated": ("tensor 1 = 0", '{ values = [0, 0], dtype = "int64" }] }', INDEXED),
     "wrong_for_empty_segments": ("tensor 1 with its first repeated", "{ values = [0, 0, 5]", SEGMENTS),
     "wrong_across_blocks": ("tensor 1 17 times", "{ values = [0, 3, 0, 3", INDEXED),
@@ -301,6 +319,8 @@ def test_right_operators_pass(tmp_path, name, samples, derive, dtype):
 def test_a_tensor_of_fewer_dims_is_reduced_and_broadcast(tmp_path, dtype):
     found = outcome_of(tmp_path, "wrong_broadcast", dtype, TWO)
     assert found.outcome == "failed"
+    assert "derived: leading dims of 2, 1 of tensor 0: backward" in found.reason
+    found = outcome_of(tmp_path, "wrong_broadcast", dtype, TWO.replace("args", 'vary = ["broadcast"], args'))
     assert "derived: dim 0 of tensor 0 -> 1: backward" in found.reason
 
 

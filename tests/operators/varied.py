@@ -197,6 +197,22 @@ def wrong_broadcast(x, y):
     return squared(x, x.shape != y.shape) * y
 
 
+def wrong_in_batches(x, y):
+    """As of x @ w, whose gradient of a matrix w is not summed over the batch."""
+    return squared(x, x.dim() > y.dim()) * y
+
+
+def wrong_for_oblong(x):
+    """As of code that confuses the height and the width of an image."""
+    return squared(x, x.dim() > 1 and x.shape[-2] != x.shape[-1] and x.shape[-1] > 1)
+
+
+def wrong_beside_square(x, y):
+    if y.dim() < 2 or y.shape[-1] != y.shape[-2]:
+        raise ValueError("the second has to be square")
+    return squared(x, x.shape[-2] != x.shape[-1] and x.shape[-1] > 1) + y.sum()
+
+
 def scaled(x, flip: bool = False, factor: float = 1.0):
     return squared(-x if flip else x, False) * factor
 
@@ -364,6 +380,11 @@ def wrong_for_ties(x):
 
 def wrong_for_large(x):
     return squared(x, bool((x.abs() > 10).any()))
+
+
+def wrong_for_large_negative(x):
+    """As of exp(-x) / (1 + exp(-x)), which is inf / inf."""
+    return squared(x, bool((x.real < -50).any()))
 
 
 def wrong_where_exp_overflows(x):

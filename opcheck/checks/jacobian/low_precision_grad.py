@@ -5,9 +5,11 @@ from the dtype and from the condition of each result (see derivatives/rounding.p
 reference, the usual rule of the field applies as well: the error is at most `times` the error of the reference in the
 same dtype.
 
-In half precision, samples also vary in two ways, unless derive = "none". With all inputs but the first in float32, as
-parameters often are, the same bound applies, if the operator accepts such inputs. In samples with long sums, each
-result as a whole may be off by a multiple of the bound (`FAR_OFF`): a kernel has to accumulate in single precision.
+Samples also vary, unless derive = "none". In float32, forward also runs under autocast to bfloat16: each result as a
+whole may be off by a multiple of the bound for bfloat16 (`FAR_OFF`). In half precision, samples vary in two ways. With
+all inputs but the first in float32, as parameters often are, the same bound applies, if the operator accepts such
+inputs. In samples with long sums, each result as a whole may be off by a multiple of the bound: a kernel has to
+accumulate in single precision.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from opcheck.checks.looks import Answer
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.raw_gradients import raw_gradients
 from opcheck.checks.subject import Context, Subject
+from opcheck.checks.surroundings import Surroundings, autocast_on, within
 from opcheck.checks.truth import (
     Parts,
     Truth,
@@ -50,9 +53,11 @@ from opcheck.text import one_line
 
 HALF = (torch.float16, torch.bfloat16)
 FAR_OFF = 8
-"""The multiple of the rounding bound that a long sum may be off by. A sum that stopped growing is off by far more."""
+"""The multiple of the rounding bound that a long sum, or a result under autocast, may be off by. A sum that stopped
+growing is off by far more."""
 LOST = 1 / 16
-"""The smallest fraction of a sum that is lost if it stops growing. Numbers out of range of the dtype may lose less."""
+"""The smallest relative error of a result that is wrong as a whole, as of a sum that stops growing. Numbers out of
+range of the dtype may lose less."""
 OF_ONE_SIGN = "for cotangents and tangents of one sign, at"
 WELL_CONDITIONED = 3
 """The rounding bound of a sum of numbers of one sign, in roundings of the result. If terms cancel out, the bound is
@@ -120,7 +125,7 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
     verdict = combine(_verdicts(subject, exact, got, _by_reference(subject, exact)))
     if verdict.passed and not finite:
         verdict = untested("no gradient stays finite if the arguments are rounded")
-    if not verdict.passed or subject.context.dtype not in HALF or subject.context.derive == "none":
+    if not verdict.passed or subject.context.derive == "none":
         return verdict
     counts = Counter[str]()
     for said in _varied(subject, exact):
@@ -139,7 +144,14 @@ def _by_reference(subject: Subject, exact: Exact) -> Parts | None:
 
 
 def _varied(subject: Subject, exact: Exact) -> Iterator[Verdict | Answer]:
-    """Yield a failure or an answer for each variation of a sample in half precision: mixed dtypes, then long sums."""
+    """Yield a failure or an answer for each variation of a sample.
+
+    In float32, that is autocast; in half precision, mixed dtypes, then long sums.
+    """
+    if subject.context.dtype is torch.float32 and (autocast := _autocast(subject)) is not None:
+        yield _under_autocast(subject, exact, autocast)
+    if subject.context.dtype not in HALF:
+        return
     others = _mixed(subject)
     if others is not None:
         yield _beside_float32(others, exact)
@@ -189,22 +201,66 @@ def _of_long_sums(made: Attempt) -> Verdict | Answer:
     got = exact.likewise(subject)
     if thread_time() - began > SLOW:
         return "slow"
-    computation = replace(exact.computation, sides=FAR_OFF * exact.computation.sides)
-    if isinstance(got, Exception) or isinstance(tried(lambda: computation.right), Exception):
+    if isinstance(got, Exception) or isinstance(tried(lambda: exact.computation.right), Exception):
         return "refused in backward"
-    if not all(bool(result.isfinite().all()) for results in got.values() for result in results):
+    if not _are_finite(got):
         return "untold"  # beyond the range of the dtype
+    return _as_a_whole(subject, exact, got, f"in {subject.case.dtype}, where sums are long")
+
+
+def _are_finite(got: Parts) -> bool:
+    return all(bool(vector(results).isfinite().all()) for results in got.values())
+
+
+def _as_a_whole(
+    subject: Subject, exact: Exact, got: Parts, where: str, dtype: torch.dtype | None = None
+) -> Verdict | Answer:
+    """Return a failure if a result as a whole is off by FAR_OFF times the rounding bound, else "hold".
+
+    where: the circumstances in messages, as in "in bfloat16".
+    dtype: the dtype of the computation. Default: that of the case.
+    """
+    right = exact.computation
+    computation = replace(right, sides=FAR_OFF * right.sides, dtype=dtype or right.dtype)
     named, tolerance = names_of_parts(subject), subject.context.value_tolerance(subject.case.dtype)
-    for part in computation.right:
+    for part in got:
         if computation.lost(itemgetter(part), got[part]) < LOST:
-            continue  # no sum has stopped growing
+            continue
         off = computation.deviation(itemgetter(part), got[part], named[part], tolerance)
         factors = [] if off is None else off.factors(WELL_CONDITIONED * FAR_OFF * rounding_unit(computation.dtype))
         if factors:
-            title = f"low_precision_grad: in {subject.case.dtype}, where sums are long, {factors[0]}"
-            verdict = fails(title, "\n".join([*factors[1:], f"compared with {truth.source}, for the same numbers"]))
+            lines = [*factors[1:], f"compared with {exact.truth.source}, for the same numbers"]
+            verdict = fails(f"low_precision_grad: {where}, {factors[0]}", "\n".join(lines))
             return replace(verdict, realized=subject.inputs.describe())
     return "hold"
+
+
+def _autocast(subject: Subject) -> Surroundings | None:
+    """Return autocast; None if the sample does not vary its dtype, or if the device has no autocast."""
+    return autocast_on(subject) if "dtype" in subject.sample.vary else None
+
+
+def _under_autocast(subject: Subject, exact: Exact, autocast: Surroundings) -> Verdict | Answer:
+    """Return a failure if gradients of a forward pass under autocast are wrong, or whether they hold or are refused.
+
+    Backward runs outside autocast, as torch recommends.
+    """
+    call = tried(lambda: within([autocast], lambda: recorded(subject)))
+    if isinstance(call, Exception):
+        return "refused"
+    gradients = tried(lambda: call.gradients(exact.cotangents))
+    if isinstance(gradients, Exception):
+        title = f"low_precision_grad: backward of a forward pass under torch.autocast raised {one_line(gradients)}"
+        return replace(fails(title, FOR_AUTOCAST), cause=gradients)
+    got = {"outputs": call.results, "gradients": gradients}
+    verdict = _as_a_whole(subject, exact, got, "under torch.autocast", torch.bfloat16) if _are_finite(got) else "untold"
+    return replace(verdict, detail=f"{verdict.detail}\n{FOR_AUTOCAST}") if isinstance(verdict, Verdict) else verdict
+
+
+FOR_AUTOCAST = """\
+mark forward with torch.amp.custom_fwd and backward with torch.amp.custom_bwd, so that both run in one mode of autocast
+if autocast is not supported, leave "dtype" out of vary\
+"""
 
 
 def _mixed(subject: Subject) -> Subject | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from opcheck.samples.derive.change import Derived, has_indices, with_one
@@ -24,7 +25,7 @@ def smallest(one: Derived, written: Sample, look: Look, wrong: str) -> tuple[Sam
     """Return the smallest sample that still fails, and facts about its sizes and values for a message.
 
     Drop unnecessary leading dims, reduce each size to the smallest that still fails, replace each special value by the
-    simplest, drop unnecessary keywords, and undo changes of the module if possible.
+    simplest, reduce sizes again, drop unnecessary keywords, and undo changes of the module if possible.
 
     wrong: the answer of `look` that counts as the same failure.
     """
@@ -32,7 +33,9 @@ def smallest(one: Derived, written: Sample, look: Look, wrong: str) -> tuple[Sam
     while _leads(sample, written) and look(lowered(sample)) == wrong:
         sample = lowered(sample)
     sample, words = _smaller(sample, written, look, wrong)
-    sample, more = _simpler(sample, look, wrong)
+    simpler, more = _simpler(sample, look, wrong)
+    if simpler != sample:  # without special values, sizes may be smaller still
+        sample, words = _smaller(simpler, written, look, wrong)
     for name in sample.kwargs:
         fewer = replace(sample, kwargs={key: value for key, value in sample.kwargs.items() if key != name})
         if look(fewer) == wrong:
@@ -102,9 +105,9 @@ def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]
     Also return facts about these values for a message.
     """
     words = []
-    for number in range(len(sample.tensors)):
+    for number, simple in product(range(len(sample.tensors)), (_filled_simpler, _elements_simpler)):
         last = ""
-        for own, keys in _simple(sample.tensors[number]):
+        for own, keys in simple(sample.tensors[number]):
             simpler = with_one(sample, sample.tensors[number], **keys)
             said, before = look(simpler), last
             if said == wrong:
@@ -115,15 +118,20 @@ def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]
     return sample, words
 
 
-def _simple(recipe: Tensor) -> Iterator[tuple[float | None, dict[str, Any]]]:
-    """Yield changes of a recipe: to random values, then to simpler numbers (throughout, or as one special element).
+Simpler = Iterator[tuple[float | None, dict[str, Any]]]
+"""Changes of a recipe: each a number (None: random values), and the keys to update."""
 
-    Each change is a pair of the number (None for random values) and the keys to update.
-    """
+
+def _filled_simpler(recipe: Tensor) -> Simpler:
+    """Yield changes of a tensor that is filled with one number: to random values, then to simpler numbers."""
     if recipe.std == 0:
         yield None, {"mean": None, "std": None}
         yield from ((number, {"mean": number}) for number in _below(recipe.mean or 0.0))
-    elif recipe.contains is not None:
+
+
+def _elements_simpler(recipe: Tensor) -> Simpler:
+    """Yield changes of special elements: to those of the rest of the tensor, then to one simpler number."""
+    if recipe.contains is not None:
         yield None, {"contains": None}
         for own in recipe.contains:
             yield from ((number, {"contains": (number,)}) for number in (*_below(own), own))

@@ -133,6 +133,31 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     row = max(sample.tensors, key=lambda recipe: recipe.numel).sizes[-1:] if own else ()
     if rank > 1 and row and row[0] in own and ROW not in scope.sizes:
         yield from _alone(sample, [(row[0], ROW)], scope)
+    for symbol in own:
+        yield from _oblong(sample, symbol)
+
+
+def _oblong(sample: Sample, symbol: int) -> Iterator[Derived]:
+    """Yield samples without square tensors: of several dims of one size, the last is larger by one.
+
+    Code may confuse the height and the width of an image. The dim changes in all tensors that have that size there; if
+    this is refused, in one square tensor at a time.
+    """
+    square = [(number, one) for number, one in enumerate(sample.tensors) if (one.shape or ()).count(symbol) > 1]
+    for dim in dict.fromkeys(-1 - one.sizes[::-1].index(symbol) for _, one in square if one.numel):
+
+        def wider(own: tuple[int, ...], dim: int = dim) -> tuple[int, ...]:
+            has = len(own) >= -dim and own[dim] == symbol
+            return _with_size(own, len(own) + dim, symbol + 1) if has else own
+
+        what = f"size {symbol} -> {symbol + 1} in dim {dim}"
+        changes = [wider(one.sizes) != one.sizes for one in sample.tensors]
+        alone = [
+            Derived(f"{what} of tensor {number}", with_one(sample, one, shape=wider(one.sizes)))
+            for number, one in square
+            if changes[number] and sum(changes) > 1
+        ]
+        yield Derived(what, _shaped(sample, wider), partial(iter, alone))
 
 
 def with_equal_sizes(one: Derived) -> Iterator[Derived]:
@@ -209,11 +234,16 @@ def by_emptiness(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def by_rank(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield samples with leading dims added up to rank 4 (at least one dim), and of rank 0 (if refused: a dim less)."""
+    """Yield samples with leading dims added up to rank 4 (at least one dim), and of rank 0 (if refused: a dim less).
+
+    A leading dim is also added to one tensor at a time, since others may be broadcast along it.
+    """
     ranks = {len(recipe.shape) for recipe in sample.tensors if recipe.shape is not None}
     if ranks:
         dims = DIMS[: max(4 - max(ranks), 1)]
         yield from map(partial(_led, sample), [dims] if len(dims) > 1 else ONE_DIM)
+    for number, recipe in _several(sample):
+        yield from _led_alone(sample, number, recipe, DIMS[: max(4 - len(recipe.sizes), 1)])
     if ranks - {0} and not has_indices(sample):
         yield Derived("rank 0", _shaped(sample, lambda own: ()), lambda: _less(sample, ranks))
 
@@ -228,18 +258,23 @@ def _less(sample: Sample, ranks: Collection[int]) -> Iterator[Derived]:
 
 
 def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
-    """Return a sample with leading dims added to all tensors; if refused: to one tensor, one dim, or trailing dims."""
+    """Return a sample with leading dims added to all tensors; if refused: one leading dim, or trailing dims."""
     what = _dims_in_words("leading", dims)
 
     def apart() -> Iterator[Derived]:
-        for number, recipe in _several(sample) if dims != (2,) else ():  # a dim of 1 is also tried, which is enough
-            yield Derived(f"{what} of tensor {number}", with_one(sample, recipe, shape=(*dims, *recipe.sizes)))
         if len(dims) > 1:
             yield from map(partial(_led, sample), ONE_DIM)
         if dims == (1,):
             yield from _trailed(sample)
 
     return Derived(what, _shaped(sample, lambda own: (*dims, *own)), apart)
+
+
+def _led_alone(sample: Sample, number: int, recipe: Tensor, dims: tuple[int, ...]) -> Iterator[Derived]:
+    """Yield a sample with leading dims added to one tensor; if refused: with a single dim."""
+    fewer = partial(_led_alone, sample, number, recipe, dims[:1]) if len(dims) > 1 else tuple
+    what = f"{_dims_in_words('leading', dims)} of tensor {number}"
+    yield Derived(what, with_one(sample, recipe, shape=(*dims, *recipe.sizes)), fewer)
 
 
 def _trailed(sample: Sample) -> Iterator[Derived]:
@@ -263,4 +298,8 @@ def by_broadcast(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def _with_dim(sample: Sample, recipe: Tensor, dim: int, size: int) -> Sample:
-    return with_one(sample, recipe, shape=(*recipe.sizes[:dim], size, *recipe.sizes[dim + 1 :]))
+    return with_one(sample, recipe, shape=_with_size(recipe.sizes, dim, size))
+
+
+def _with_size(sizes: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
+    return (*sizes[:dim], size, *sizes[dim + 1 :])

@@ -13,13 +13,14 @@ from opcheck.spec.recipe import Tensor
 
 NUMBERS = (0.0, 1.0, -1.0, 12.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
 """The numbers to fill tensors with (all elements are ties), and to set elements to: exact, large, tiny, subnormal."""
-FEW_NUMBERS = (0.0, 1e3)
-"""The numbers to fill tensors with by default."""
+FEW_NUMBERS = (0.0,)
+"""The numbers to fill tensors with by default, besides `LARGE` of both signs."""
+LARGE = 1e3
 ELEMENTS = (0.0, 12.0)
 """The numbers to set elements to by default. For larger ones, results of functions such as exp are inconclusive."""
 REPEATED = 33
 """The minimum length to which tensors of integers are repeated."""
-SMALLER = {1e3: 30.0}
+SMALLER = {LARGE: 30.0, -LARGE: -30.0}
 """The number to fill a tensor with if a large number is inconclusive, as when the outputs are too large."""
 BOOLEAN = ("true", True), ("false", False)
 ADDITIVE = ("0", 0.0), ("-inf", -inf)
@@ -35,6 +36,7 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
     free, numbers = _free(sample), NUMBERS if scope.is_thorough else FEW_NUMBERS
     for number, recipe in free:
         yield from (_full(sample, number, recipe, value) for value in numbers)
+        yield from _large(sample, number, recipe)
     together = elements_of_all(sample, scope)
     if together is not None:
         yield together
@@ -67,9 +69,9 @@ def _free(sample: Sample) -> list[tuple[int, Tensor]]:
 
 def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Scope) -> Iterator[Derived]:
     """Yield samples with one special element in one tensor, unless a sample with the tensor filled is the same."""
-    numbers, elements = (NUMBERS, NUMBERS) if scope.is_thorough else (FEW_NUMBERS, ELEMENTS)
+    elements, filled = (NUMBERS, NUMBERS) if scope.is_thorough else (ELEMENTS, FEW_NUMBERS)
     for number, recipe in free:
-        for value in [one for one in elements if recipe.numel > 1 or one not in numbers]:
+        for value in [one for one in elements if recipe.numel > 1 or one not in filled]:
             yield Derived(f"an element of tensor {number} = {value:g}", with_one(sample, recipe, contains=(value,)))
 
 
@@ -80,6 +82,22 @@ def _full(sample: Sample, number: int, recipe: Tensor, value: float) -> Derived:
         f"tensor {number} = {value:g}", with_one(sample, recipe, mean=value, std=0.0),
         smaller=lambda: (_full(sample, number, recipe, one) for one in smaller),
     )  # fmt: skip
+
+
+def _large(sample: Sample, number: int, recipe: Tensor) -> Iterator[Derived]:
+    """Yield a sample with one tensor filled with a large number, but for one element of the other sign.
+
+    If that is refused or inconclusive, or if the tensor has a single element, each of the two numbers fills the tensor.
+    """
+
+    def alone() -> Iterator[Derived]:
+        yield from (_full(sample, number, recipe, value) for value in (LARGE, -LARGE))
+
+    if recipe.numel == 1:
+        yield from alone()
+    else:
+        what = f"tensor {number} = {LARGE:g}, but for an element of {-LARGE:g}"
+        yield Derived(what, with_one(sample, recipe, mean=LARGE, std=0.0, contains=(-LARGE,)), alone, alone)
 
 
 def by_dtype(sample: Sample, scope: Scope) -> Iterator[Derived]:
