@@ -237,7 +237,7 @@ class TestLongSums:
             found = judged(outcomes, path, self.KEYS, samples, seed)
             assert {outcome.outcome for outcome in found.values()} == {"passed"}
             assert found["bfloat16"].fields["derived"]["hold"] >= 2
-            assert "derived" not in found["float32"].fields
+            assert found["float32"].fields["derived"] == {"hold": 1}  # under autocast
 
     @pytest.mark.parametrize("more", ['vary = ["size"]', "vary = false"])
     def test_a_sample_may_not_vary_in_it(self, outcomes, more):
@@ -273,7 +273,7 @@ class TestMixedDtypes:
         found = judged(outcomes, "operators.coarse.weighed", self.KEYS, self.SAMPLES)
         assert {outcome.outcome for outcome in found.values()} == {"passed"}
         assert found["bfloat16"].fields["derived"] == {"hold": 1}
-        assert "derived" not in found["float32"].fields
+        assert found["float32"].fields["derived"] == {"hold": 1}  # under autocast
         refused = judged(
             outcomes, "torch.mv", 'vary = ["dtype"]', "samples = [{ args = [{ shape = [2, 3] }, { shape = [3] }] }]"
         )
@@ -285,3 +285,42 @@ class TestMixedDtypes:
         found = judged(outcomes, "operators.coarse.weighed_twice_if_mixed", self.KEYS, samples)
         assert {outcome.outcome for outcome in found.values()} == {"passed"}
         assert "derived" not in found["bfloat16"].fields
+
+
+class TestAutocast:
+    SAMPLES = "samples = [{ args = [{ shape = [5, 3] }, { shape = [3, 4] }] }]"
+    KEYS = "supports = { forward_ad = false }"
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            (
+                "uncast_product",
+                "backward of a forward pass under torch.autocast raised RuntimeError: expected m1 and m2",
+            ),
+            ("doubled_product", "under torch.autocast, the gradient of 0 as a whole is 2"),
+        ],
+    )
+    def test_backward_has_to_fit_what_forward_computed(self, outcomes, name, words):
+        found = judged(outcomes, f"operators.coarse.{name}", self.KEYS, self.SAMPLES)["float32"]
+        assert found.outcome == "failed"
+        assert words in found.reason
+        assert "mark forward with torch.amp.custom_fwd and backward with torch.amp.custom_bwd" in found.message
+        as_advised = judged(outcomes, f"operators.coarse.{name}", f'{self.KEYS}\nvary = ["size"]', self.SAMPLES)[
+            "float32"
+        ]
+        assert as_advised.outcome == "passed"
+        assert "derived" not in as_advised.fields
+
+    @pytest.mark.parametrize("name", ["operators.coarse.cast_product", "torch.mm", "torch.nn.functional.linear"])
+    def test_what_is_made_for_it_passes(self, outcomes, name):
+        samples = self.SAMPLES.replace("[3, 4]", "[4, 3]") if name.endswith("linear") else self.SAMPLES
+        found = judged(outcomes, name, self.KEYS if "operators" in name else "", samples)["float32"]
+        assert found.outcome == "passed"
+        assert found.fields["derived"] == {"hold": 1}
+
+    def test_what_forward_refuses_is_counted(self, outcomes):
+        samples = "samples = [{ args = [{ shape = [5] }] }]"
+        found = judged(outcomes, "operators.coarse.refuses_autocast", "", samples)["float32"]
+        assert found.outcome == "passed"
+        assert found.fields["derived"] == {"refused": 1}

@@ -480,3 +480,56 @@ gate_in_single, gate_in_single_wrong = GateInSingle.apply, GateInSingleWrong.app
 def beyond_one_in_single(x: Tensor) -> Tensor:
     """Return x - 1 in single precision, of which little is left where x is close to 1."""
     return (x.to(torch.float32) - 1).to(x.dtype)
+
+
+class MatMul(torch.autograd.Function):
+    """x @ weight, as it is written without autocast in mind: its backward gets the bfloat16 of forward."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight
+
+    @staticmethod
+    def backward(ctx, v):
+        x, weight = ctx.saved_tensors
+        return v @ weight.mT, x.mT @ v
+
+
+class CastMatMul(MatMul):
+    """The same, for autocast."""
+
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")
+    def forward(ctx, x, weight):
+        return MatMul.forward(ctx, x, weight)
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx, v):
+        return MatMul.backward(ctx, v)
+
+
+class TwiceUnderAutocast(torch.autograd.Function):
+    """x @ weight, whose gradients are doubled if the product is in another dtype than the arguments."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight
+
+    @staticmethod
+    def backward(ctx, v):
+        x, weight = ctx.saved_tensors
+        times = 1 if v.dtype == x.dtype else 2
+        v = times * v.to(x.dtype)
+        return v @ weight.mT, x.mT @ v
+
+
+uncast_product, cast_product, doubled_product = MatMul.apply, CastMatMul.apply, TwiceUnderAutocast.apply
+
+
+def refuses_autocast(x: Tensor) -> Tensor:
+    if torch.is_autocast_enabled("cpu"):
+        raise RuntimeError("not under autocast")
+    return x.sin()
