@@ -298,7 +298,7 @@ class TestAutocast:
                 "uncast_product",
                 "backward of a forward pass under torch.autocast raised RuntimeError: expected m1 and m2",
             ),
-            ("doubled_product", "under torch.autocast, the gradient of 0 as a whole is 2"),
+            ("doubled_product", "under torch.autocast, the gradient of x as a whole is 2"),
         ],
     )
     def test_backward_has_to_fit_what_forward_computed(self, outcomes, name, words):

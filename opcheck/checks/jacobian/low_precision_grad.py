@@ -58,6 +58,8 @@ growing is off by far more."""
 LOST = 1 / 16
 """The smallest relative error of a result that is wrong as a whole, as of a sum that stops growing. Numbers out of
 range of the dtype may lose less."""
+TELLING = 1 / 2
+"""The largest bound, relative to a result under autocast, at which the result tells something: half the result."""
 OF_ONE_SIGN = "for cotangents and tangents of one sign, at"
 WELL_CONDITIONED = 3
 """The rounding bound of a sum of numbers of one sign, in roundings of the result. If terms cancel out, the bound is
@@ -205,7 +207,8 @@ def _of_long_sums(made: Attempt) -> Verdict | Answer:
         return "refused in backward"
     if not _are_finite(got):
         return "untold"  # beyond the range of the dtype
-    return _as_a_whole(subject, exact, got, f"in {subject.case.dtype}, where sums are long")
+    most = WELL_CONDITIONED * FAR_OFF * rounding_unit(subject.context.dtype)
+    return _as_a_whole(subject, exact, got, f"in {subject.case.dtype}, where sums are long", most)
 
 
 def _are_finite(got: Parts) -> bool:
@@ -213,11 +216,12 @@ def _are_finite(got: Parts) -> bool:
 
 
 def _as_a_whole(
-    subject: Subject, exact: Exact, got: Parts, where: str, dtype: torch.dtype | None = None
+    subject: Subject, exact: Exact, got: Parts, where: str, most: float, dtype: torch.dtype | None = None
 ) -> Verdict | Answer:
     """Return a failure if a result as a whole is off by FAR_OFF times the rounding bound, else "hold".
 
     where: the circumstances in messages, as in "in bfloat16".
+    most: the largest bound, relative to the result, at which an error tells something.
     dtype: the dtype of the computation. Default: that of the case.
     """
     right = exact.computation
@@ -227,7 +231,7 @@ def _as_a_whole(
         if computation.lost(itemgetter(part), got[part]) < LOST:
             continue
         off = computation.deviation(itemgetter(part), got[part], named[part], tolerance)
-        factors = [] if off is None else off.factors(WELL_CONDITIONED * FAR_OFF * rounding_unit(computation.dtype))
+        factors = [] if off is None else off.factors(most)
         if factors:
             lines = [*factors[1:], f"compared with {exact.truth.source}, for the same numbers"]
             verdict = fails(f"low_precision_grad: {where}, {factors[0]}", "\n".join(lines))
@@ -253,7 +257,9 @@ def _under_autocast(subject: Subject, exact: Exact, autocast: Surroundings) -> V
         title = f"low_precision_grad: backward of a forward pass under torch.autocast raised {one_line(gradients)}"
         return replace(fails(title, FOR_AUTOCAST), cause=gradients)
     got = {"outputs": call.results, "gradients": gradients}
-    verdict = _as_a_whole(subject, exact, got, "under torch.autocast", torch.bfloat16) if _are_finite(got) else "untold"
+    if not _are_finite(got):
+        return "untold"
+    verdict = _as_a_whole(subject, exact, got, "under torch.autocast", TELLING, torch.bfloat16)
     return replace(verdict, detail=f"{verdict.detail}\n{FOR_AUTOCAST}") if isinstance(verdict, Verdict) else verdict
 
 
