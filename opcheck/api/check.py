@@ -23,6 +23,7 @@ from opcheck.running.process_state import preload_lazy_imports
 from opcheck.running.runner import run as run_case
 from opcheck.running.session import RunSession
 from opcheck.samples.captured import module_call
+from opcheck.samples.modules import ModuleCall
 from opcheck.samples.resolve import Unresolved, as_operator
 from opcheck.samples.results import leaves_of
 from opcheck.settings import Settings
@@ -165,9 +166,13 @@ def check(
     session = CheckSession(settings)
     session.callables[operator.id] = function
     outcomes, causes = [], []
-    for case in cases:
-        outcomes.append(run_case(case, session))
-        causes += [session.cause] if session.cause is not None else []
+    try:
+        for case in cases:
+            outcomes.append(run_case(case, session))
+            causes += [session.cause] if session.cause is not None else []
+    finally:
+        if isinstance(function, ModuleCall):
+            function.restore()
     report = CheckReport(operator.id, tuple(outcomes))
     if raise_exception and not report.passed:
         raise CheckError(report) from (causes[0] if causes else None)

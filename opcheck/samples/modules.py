@@ -19,6 +19,7 @@ from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from opcheck.samples.draw import draw
+from opcheck.samples.results import leaves_of
 from opcheck.spec.operator import Construction, Init
 from opcheck.spec.problems import listing, nearest, worded
 from opcheck.spec.recipe import Tensor as Recipe
@@ -42,26 +43,58 @@ class ModuleCall:
 
     If forward is passed an argument of the same name, the keyword is `module.<name>`. In training mode, the module gets
     copies of its buffers, so that each call starts from the same running statistics.
+
+    A backward pass may call forward again, as that of torch.utils.checkpoint. So from the start of a backward pass, the
+    module has the parameters and buffers of the call that is differentiated, until `restore`.
     """
 
-    module: Module
+    _module: Module
     plain: tuple[tuple[str, Tensor], ...] = ()
     """The module's tensors that are neither parameters nor buffers, by name. They are not arguments."""
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Return the result of the module. Parameters and buffers that are not passed are the module's own."""
-        state = self.taken_from(kwargs)
-        return torch.func.functional_call(self.module, state, args, kwargs)
+        return self.with_state(self.taken_from(kwargs), args, kwargs)
+
+    def with_state(self, state: dict[str, Tensor], args: Any, kwargs: dict[str, Any]) -> Any:
+        """Return the result of the module with other parameters and buffers, by name."""
+        result = torch.func.functional_call(self.module, state, args, kwargs)
+        if not torch.compiler.is_compiling():  # which cannot trace hooks
+            for _, part in leaves_of(result):
+                if isinstance(part, Tensor) and part.grad_fn is not None:
+                    part.grad_fn.register_prehook(lambda _: self._install(state))
+        return result
+
+    @property
+    def module(self) -> Module:
+        """The module, with its own parameters and buffers."""
+        self.restore()
+        return self._module
+
+    def restore(self) -> None:
+        """Give the module its own parameters and buffers again, after a backward pass."""
+        self._install(self.state)
+
+    @cached_property
+    def _places(self) -> list[tuple[dict[str, Any], str, str]]:
+        """The places of parameters and buffers in the module: a table, the key in it, and the name of the tensor."""
+        names = {id(tensor): name for name, tensor in self.state.items()}
+        tables = (table for part in self._module.modules() for table in (part._parameters, part._buffers))
+        return [(table, key, names[id(own)]) for table in tables for key, own in table.items() if id(own) in names]
+
+    def _install(self, state: Mapping[str, Tensor]) -> None:
+        for table, key, name in self._places:
+            table[key] = state[name]
 
     def taken_from(self, kwargs: dict[str, Any]) -> dict[str, Tensor]:
         """Remove the parameters and buffers from keyword arguments. Return all that the call needs, by name."""
         state = self.state | {name: kwargs.pop(key) for name, key in self.named_in(kwargs).items()}
-        return state | {name: state[name].clone() for name in self.buffers if self.module.training}
+        return state | {name: state[name].clone() for name in self.buffers if self._module.training}
 
     @cached_property
     def state(self) -> dict[str, Tensor]:
         """The parameters and buffers of the module, by name."""
-        return state_of(self.module)
+        return state_of(self._module)
 
     @property
     def converts(self) -> bool:
@@ -71,17 +104,17 @@ class ModuleCall:
     @cached_property
     def is_lazy(self) -> bool:
         """Whether some parameters or buffers have no shape yet."""
-        return bool(uninitialized(self.module))
+        return bool(uninitialized(self._module))
 
     @cached_property
     def buffers(self) -> frozenset[str]:
         """The names of the buffers."""
-        return frozenset(name for name, _ in self.module.named_buffers())
+        return frozenset(name for name, _ in self._module.named_buffers())
 
     @cached_property
     def __signature__(self) -> inspect.Signature:
         """The signature of forward, which gives the names of the arguments."""
-        return inspect.signature(self.module.forward)
+        return inspect.signature(self._module.forward)
 
     def keys(self, kwargs: Mapping[str, Any]) -> dict[str, str]:
         """Return the keyword for each parameter and buffer, given the keyword arguments of forward."""

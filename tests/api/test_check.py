@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 import torch
-from operators import faulty, habits, mistaken, registered, right, spoiling
+from operators import faulty, habits, mistaken, modules, registered, right, spoiling
 
 import opcheck
 from opcheck.planning.kinds import check_kinds
@@ -384,6 +384,13 @@ class TestReport:
         assert {name: len(found) for name, found in report.by_check.items()} == {"backward": 2, "variants": 2}
         assert list(report) == list(report.outcomes)
         assert len(report) == 4
+
+    def test_a_module_keeps_its_parameters(self):
+        module = modules.Recomputed().double()
+        before = dict(module.named_parameters())
+        supports = dict.fromkeys(("forward_ad", "vmap", "second_order", "batched_grad", "saved"), False)
+        assert opcheck.check(module, real(2, 3), supports=supports).passed
+        assert all(own is before[name] for name, own in module.named_parameters())
 
     def test_nothing_tested_is_not_passed(self):
         assert not opcheck.CheckReport("nothing", ()).passed

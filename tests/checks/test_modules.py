@@ -52,6 +52,19 @@ def test_a_right_twin_passes_every_check(outcomes, module, train, dtype):
     assert wrong == {}
 
 
+@BOTH
+def test_a_module_that_runs_again_in_backward_has_its_parameters_there(outcomes, dtype):
+    keys = "supports = { forward_ad = false, vmap = false, second_order = false, batched_grad = false, saved = false }"
+    found = outcomes(spec(modules.Recomputed, supports=keys), dtypes=(dtype,))
+    wrong = {id: outcome.reason for id, outcome in found.items() if outcome.outcome not in ("passed", "skipped")}
+    assert wrong == {}
+    (outcome,) = outcomes(
+        spec(modules.RecomputedWrongly, supports=keys), checks=("backward",), dtypes=(dtype,)
+    ).values()
+    assert outcome.outcome == "failed"
+    assert "with respect to x: the gradient is 2 times what it should be" in outcome.message
+
+
 def test_a_complex_weight_shows_a_missing_conjugate(outcomes):
     def outcome(dtype):
         (found,) = outcomes(spec(modules.WrongForComplexWeights), checks=("backward",), dtypes=(dtype,)).values()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import Module, Parameter, init
 
 
@@ -315,6 +316,46 @@ class CoarseWithoutGrad(Merged):
     def merged(self) -> Tensor:
         merged = super().merged()
         return merged if self.training or torch.is_grad_enabled() else merged + 1e-6
+
+
+class Again(torch.autograd.Function):
+    """Runs a module, and runs it again in backward, which saves memory."""
+
+    @staticmethod
+    def forward(ctx, module, x, *parameters):
+        ctx.module = module
+        ctx.save_for_backward(x)
+        with torch.no_grad():
+            return module.forward_once(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, v):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        inputs = x, *ctx.module.parameters()
+        with torch.enable_grad():
+            y = ctx.module.forward_once(x)
+        wanted = iter(torch.autograd.grad(y, [one for one in inputs if one.requires_grad], v))
+        gradient, *others = (next(wanted) if one.requires_grad else None for one in inputs)
+        return None, ctx.module.times * gradient, *others
+
+
+class Recomputed(Module):
+    times = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.scale = torch.nn.Linear(3, 2), Parameter(torch.ones(2))
+
+    def forward_once(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.linear(x) * self.scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Again.apply(self, x, *self.parameters())
+
+
+class RecomputedWrongly(Recomputed):
+    times = 2
 
 
 FAULTS: dict[str, tuple[type[Module], ...]] = {

@@ -10,6 +10,7 @@ import pytest
 import torch
 from operators import modules
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from opcheck.planning.loading import load
 from opcheck.samples.captured import module_call
@@ -27,6 +28,18 @@ def values(module, init=None, imaginary=None):
     return {name: value for name, value, _ in initial(module, imaginary, init or {})}
 
 
+class Checkpointed(nn.Module):
+    """Its parameter has two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3, bias=False)
+        self.other = self.linear.weight
+
+    def forward(self, x):
+        return checkpoint(lambda x: self.linear(x).sin() * self.other.sum(), x, use_reentrant=False)
+
+
 class TestCalls:
     def test_state_is_taken_from_the_arguments(self):
         call = module_call(nn.Linear(3, 2))
@@ -40,6 +53,20 @@ class TestCalls:
         call(torch.randn(2, 3), **state).sum().backward()
         assert all(tensor.grad is not None for tensor in state.values())
         assert all(parameter.grad is None for parameter in call.module.parameters())
+
+    def test_a_backward_pass_that_calls_forward_again_has_the_tensors_of_its_own_call(self):
+        module = Checkpointed()
+        call = module_call(module)
+        x, weights = torch.rand(2, 3), [torch.rand(3, 3, requires_grad=True) for _ in range(2)]
+        outputs = [call(x, other=weight) for weight in weights]
+        for output, weight in reversed([*zip(outputs, weights, strict=True)]):
+            (got,) = torch.autograd.grad(output.sum(), weight)
+            (expected,) = torch.autograd.grad((x @ weight.mT).sin().mul(weight.sum()).sum(), weight)
+            torch.testing.assert_close(got, expected)
+        assert module.linear.weight is module.other is weights[0]
+        assert call.module is module
+        assert isinstance(module.linear.weight, nn.Parameter)
+        assert module.linear.weight is module.other
 
     def test_each_call_starts_from_the_same_running_statistics(self):
         call = module_call(nn.BatchNorm1d(2))

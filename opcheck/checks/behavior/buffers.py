@@ -76,7 +76,7 @@ def _called_again(subject: Subject, call: ModuleCall) -> Verdict:
 
     def forward() -> tuple[Tensor, ...]:
         subject.function.reseed()
-        return subject.function.tested(torch.func.functional_call(call.module, state, args, kwargs))
+        return subject.function.tested(call.with_state(state, args, kwargs))
 
     with torch.enable_grad():
         first, _ = Call(leaves, forward()), forward()

@@ -287,7 +287,7 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
         return
     nearby = tensors_of(vector(subject.leaves) + 1e-3 * direction_of(subject), subject.leaves)
     shared = {id(tensor): tensor for tensor in call.state.values()}
-    fresh = tried(lambda: replace(call, module=deepcopy(call.module, shared)))
+    fresh = tried(lambda: replace(call, _module=deepcopy(call.module, shared)))
     with evaluating(call.module):
         here = tried(lambda: Call.of(subject).values)
         if isinstance(here, Exception):
