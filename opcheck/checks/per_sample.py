@@ -235,7 +235,9 @@ def raised(subject: Subject, error: Exception, what: str = "") -> Verdict:
 
 
 def blame(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:
-    """Return a failure as blocked by a more basic claim that fails at the same sample; unchanged if all claims hold.
+    """Return a failure as blocked by a more basic claim that fails, or is inconclusive, at the same sample.
+
+    It is unchanged if all these claims hold.
 
     claims: the names of the checks of these claims, the most basic one first. They run even if they are not selected,
     with inputs that no call has modified.
@@ -243,7 +245,7 @@ def blame(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:
     context = subject.context
     for name in filter(context.is_claimed, claims):
         basic = implementation(check_kinds()[name]).judged(context.under(name), subject.sample)
-        if basic.is_failure:
+        if basic.is_failure or basic.state == "inconclusive":
             detail = "\n".join(filter(None, (verdict.title, basic.detail)))  # with the remedy for the basic claim
             title = f"{subject.check}: not judged, since {basic.title}"
             return replace(blocked(name, title, detail), root=basic, cause=verdict.cause)

@@ -205,12 +205,12 @@ class Comparison:
 
     @property
     def is_too_coarse(self) -> bool:
-        """Whether values in less than double precision are too coarse to judge any wrong entry.
+        """Whether values are too coarse, or too large, to judge any wrong entry.
 
-        Even at a step that suits their precision, rounding exceeds the tolerance, and explains the difference.
+        Even at the largest step, rounding exceeds the tolerance, and explains the difference.
         """
         unit, step = self.point.unit, self._far[-1]
-        if unit <= DOUBLE or not bool(self.wrong.any()):
+        if not bool(self.wrong.any()):
             return False
         slopes = tried(partial(self.at, step))
         if isinstance(slopes, Exception):  # the function is not defined that far away

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from opcheck.derivatives.autodiff import Mode, layers
-from opcheck.derivatives.comparison import Comparison
+from opcheck.derivatives.comparison import DOUBLE, Comparison
 from opcheck.derivatives.coordinates import labels, located, vector
 from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.differences import Differences
@@ -19,7 +19,7 @@ from opcheck.derivatives.disagreement import Disagreement, Entry, Finding, Misma
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Request
 from opcheck.derivatives.tolerances import Numbers
-from opcheck.derivatives.uncertainty import excess
+from opcheck.derivatives.uncertainty import excess, largest
 from opcheck.text import with_more
 
 NAMED = 5
@@ -34,6 +34,8 @@ UNDEFINED = """the function itself is nan at the sample, in {:,} of {:,} entries
 state numbers in its domain (low, high, exclude); if it is meant to be nan, write outputs = {{ apply = "finite" }}"""
 OF_COARSE = "at least some values have only {} precision, too little for finite differences with step {:g}"
 IN_COARSE = "values in {} are too coarse for finite differences with step {:g}"
+TOO_LARGE = """values as large as {:.2g} are rounded by more than differences may be off, with any step
+use numbers for which outputs, and what they are computed from, are smaller"""
 NOT_LINEAR: dict[Mode, str] = {
     "reverse": "backward pass is not linear in the cotangent",
     "forward": "jvp is not linear in the tangent",
@@ -48,7 +50,9 @@ def explain(entries: Comparison, request: Request) -> Disagreement | None:
         return Disagreement(OF_COARSE.format(dtype, entries.numbers.eps), "coarse")
     if entries.is_too_coarse:
         name = str(entries.point.coarsest).removeprefix("torch.")
-        return Disagreement(IN_COARSE.format(name, entries.numbers.eps), "coarse")
+        if entries.point.unit > DOUBLE:
+            return Disagreement(IN_COARSE.format(name, entries.numbers.eps), "coarse")
+        return Disagreement(TOO_LARGE.format(largest(entries.point.value)), "inconclusive")
     if (undefined := _undefined(entries, request)) is not None:
         return undefined
     if (beyond := _beyond_domain(entries, names)) is not None:

@@ -68,6 +68,16 @@ def test_what_is_rounded_to_half_precision_is_not_called_wrong_in_double(outcome
 
 
 @BOTH
+def test_a_derived_sample_is_not_judged_where_the_written_one_cannot_be(outcomes, dtype):
+    found = {
+        one.check: one
+        for one in outcomes(spec("normalized_in_single", "supports = { out = false }"), dtypes=(dtype,)).values()
+    }
+    assert found["backward"].outcome == "inconclusive"
+    assert found["derived"].outcome in ("blocked", "passed")
+
+
+@BOTH
 def test_what_is_rounded_to_a_grid_on_purpose_is_not_called_coarse(outcomes, dtype):
     (outcome,) = outcomes(spec("quarters", ""), checks=("backward",), dtypes=(dtype,)).values()
     assert outcome.outcome == "failed"

@@ -62,6 +62,21 @@ def test_a_wrong_derivative_is_found_behind_the_rounding(dtype, gradient):
 
 
 @BOTH
+@pytest.mark.parametrize("gradient", [0.5, 1.0])
+def test_where_rounding_hides_everything_nothing_is_judged(dtype, gradient):
+    large = 1e15 * (1 + 1j) if dtype.is_complex else 1e15
+    found = ask("backward", faulty.function(lambda x: x + large, lambda x, v: gradient * v), where(dtype))
+    assert found.kind == "inconclusive"
+    assert "values as large as 1e+15 are rounded by more than differences may be off" in found.text
+
+
+@BOTH
+def test_a_derivative_that_no_rounding_explains_is_wrong_beside_any_value(dtype):
+    found = ask("backward", faulty.function(lambda x: x + 1e15, lambda x, v: 1e12 * v), where(dtype))
+    assert found.kind == "wrong"
+
+
+@BOTH
 def test_nothing_is_excused_where_no_larger_step_can_be_taken(dtype):
     assert ask("backward", constant(0.0, domain=5e-6), where(dtype)) is not None
 

@@ -533,3 +533,9 @@ def refuses_autocast(x: Tensor) -> Tensor:
     if torch.is_autocast_enabled("cpu"):
         raise RuntimeError("not under autocast")
     return x.sin()
+
+
+def normalized_in_single(x: Tensor) -> Tensor:
+    """x over the root of its mean square, computed in single precision."""
+    single = x.to(torch.complex64 if x.is_complex() else torch.float32)
+    return (single / (single * single.conj()).real.mean().sqrt()).to(x.dtype)
