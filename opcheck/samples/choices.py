@@ -6,16 +6,17 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import lru_cache
 from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
-from opcheck.samples.arguments import KEYWORD, defaults_of, is_function, names_of, parameters
+from opcheck.samples.arguments import KEYWORD, POSITIONAL, defaults_of, is_function, names_of, parameters
 from opcheck.samples.derive import Keywords
 from opcheck.samples.derive.keywords import NONE, is_dim
 from opcheck.samples.modules import ModuleCall
 from opcheck.spec.render import render
-from opcheck.spec.values import NoneValue, TupleValue
+from opcheck.spec.values import NoneValue, ObjectValue, TupleValue
 
 DEPTH = 3
 """The number of nested calls through which a keyword is followed, as from a function into an autograd.Function."""
@@ -27,6 +28,8 @@ SEQUENCES = {"tuple", "list", "Sequence", "Iterable"}
 Value = str | float | tuple[int, int] | NoneValue
 READ = (ast.Assign, ast.Call, ast.Compare, ast.Match, ast.Subscript)
 """The syntax nodes that assign a keyword to a name, pass it on, compare it, or look it up."""
+IN_OTHER_WORDS = ("lower", "upper", "casefold", "strip")
+"""Methods of a string that return the same word."""
 EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
 
 
@@ -54,7 +57,8 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     """Return the values that select code paths, by keyword.
 
     - The values that an annotation lists (`Literal`).
-    - Numbers, if the default is None (`Optional[float]`); for a dim, 0.
+    - Numbers or flags, if the default is None (`Optional[float]`); for a dim, 0.
+    - The other members, if the default is a member of an Enum.
     - Two dims, if an annotation or the code admits several (`int | tuple[int, ...]`, `isinstance(dim, tuple)`).
     - The constants that the code compares a keyword with, as in `if reduction == "mean"` and `momentum is None`.
     - The keys of a dict that the code looks a keyword up in, as in `TABLE[approximate]`.
@@ -78,10 +82,15 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
             continue  # the default
         others = [OTHER] if isinstance(value, str) and name not in listed else []
         choices[name].update(dict.fromkeys([value, *others]))
-    several = TupleValue(tuple=[*SEVERAL])
-    return {
-        name: [several if value == SEVERAL else value for value in values] for name, values in choices.items() if values
-    }
+    return {name: [*map(_written, values)] for name, values in choices.items() if values}
+
+
+def _written(value: Any) -> Any:
+    """Return a value as a spec has it."""
+    if isinstance(value, Enum):
+        kind = type(value)
+        return ObjectValue(object=f"{kind.__module__}.{kind.__qualname__}.{value.name}")
+    return TupleValue(tuple=[*SEVERAL]) if value == SEVERAL else value
 
 
 def _by_annotation(one: inspect.Parameter) -> list[Any]:
@@ -90,7 +99,11 @@ def _by_annotation(one: inspect.Parameter) -> list[Any]:
     if get_origin(one.annotation) is Literal:
         return [*kinds]
     values: list[Any] = []
-    if one.default is None and (int in kinds or (is_dim(one.name) and not kinds)):
+    if isinstance(one.default, Enum):
+        values = [other for other in type(one.default) if other is not one.default]
+    elif one.default is None and bool in kinds:
+        values = [True, False]
+    elif one.default is None and (int in kinds or (is_dim(one.name) and not kinds)):
         values = [0 if is_dim(one.name) else 2]
     elif one.default is None and float in kinds:
         values = [0.5, 2.0]
@@ -176,7 +189,12 @@ def _kinds(call: ast.Call, keywords: Mapping[str, str]) -> Iterator[tuple[str, V
 
 
 def _value_of(node: ast.expr) -> str:
-    """Return the name of a variable, or of an attribute of `self` or `ctx`; an empty string for other expressions."""
+    """Return the name of a variable, or of an attribute of `self` or `ctx`; an empty string for other expressions.
+
+    A string in another case, as `how.lower()`, counts as the variable.
+    """
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in IN_OTHER_WORDS:
+        return _value_of(node.func.value)
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "ctx"):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
@@ -195,7 +213,9 @@ def _constants(nodes: Iterable[ast.expr]) -> Iterator[Value]:
 
 
 def _keys_of(function: Callable[..., Any], node: ast.expr) -> Iterator[Value]:
-    """Yield the keys of the dict that a dotted name refers to, if it is one."""
+    """Yield the keys of a dict, or of the dict that a dotted name refers to, if it is one."""
+    if isinstance(node, ast.Dict):
+        yield from (key for key in _constants(filter(None, node.keys)) if isinstance(key, (str, int, float)))
     table = _named(function, node)
     yield from (key for key in table if isinstance(key, (str, int, float))) if isinstance(table, dict) else ()
 
@@ -205,16 +225,20 @@ def _passed_on(
 ) -> Iterator[tuple[str, Value]]:
     """Yield the pairs of `_compared` for a function that is called with some of the keywords."""
     passed = {_value_of(part) for part in (*call.args, *(one.value for one in call.keywords))}
-    if not passed & keywords.keys() or any(isinstance(part, ast.Starred) for part in call.args):
+    if not passed & keywords.keys():
         return
     try:
         called = _named(function, call.func)
-        signature = inspect.Signature(parameters(called))
-        bound = signature.bind_partial(*call.args, **{one.arg: one.value for one in call.keywords if one.arg})
+        positional = [one.name for one in parameters(called) if one.kind in POSITIONAL]
     except Exception:  # not a function of the module, or no signature
         return
-    names = {name: _value_of(part) for name, part in bound.arguments.items() if isinstance(part, ast.expr)}
-    yield from _in_all_stages(called, {name: keywords[of] for name, of in names.items() if of in keywords}, depth)
+    starred = [index for index, part in enumerate(call.args) if isinstance(part, ast.Starred)] or [len(call.args)]
+    arguments = dict(zip(positional, call.args[: starred[0]], strict=False))
+    # What follows a list of arguments, as in f(*tensors, how), is passed to the last parameters.
+    arguments |= zip(reversed(positional), reversed(call.args[starred[-1] + 1 :]), strict=False)
+    arguments |= {one.arg: one.value for one in call.keywords if one.arg}
+    names = {name: keywords[_value_of(part)] for name, part in arguments.items() if _value_of(part) in keywords}
+    yield from _in_all_stages(called, names, depth)
 
 
 def _named(function: Callable[..., Any], node: ast.expr) -> Any:

@@ -73,6 +73,12 @@ FURTHER = {
         "{ args = [{ shape = [1, 1, 1, 1] }, { shape = [1, 1] }] }",
         TWO,
     ),
+    "wrong_for_unequal_padding": ("pad = { tuple = [1, 2] }", "kwargs = { pad = { tuple = [1, 2] } } }", ONE),
+    "wrong_for_three": (
+        "3 tensors in 0",
+        "{ args = [[{ shape = [1] }, { shape = [1] }, { shape = [1] }]] }",
+        "samples = [{ args = [[{ shape = [3] }, { shape = [2] }]], vary = ['size', 'keyword'] }]",
+    ),
     "wrong_for_oblong": ("size 3 -> 4 in dim -1", "{ args = [{ shape = [1, 2] }] }", EQUAL),
     "wrong_beside_square": (
         "size 3 -> 4 in dim -1 of tensor 0",

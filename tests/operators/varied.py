@@ -213,6 +213,19 @@ def wrong_beside_square(x, y):
     return squared(x, x.shape[-2] != x.shape[-1] and x.shape[-1] > 1) + y.sum()
 
 
+def padded(x, pad=(1, 1), wrong=False):
+    return squared(torch.nn.functional.pad(x, pad), wrong)
+
+
+def wrong_for_unequal_padding(x, pad=(1, 1)):
+    return padded(x, pad, pad[0] != pad[1])
+
+
+def wrong_for_three(tensors):
+    """As of code that handles the first and the last."""
+    return torch.cat([squared(x, len(tensors) > 2) for x in tensors])
+
+
 def scaled(x, flip: bool = False, factor: float = 1.0):
     return squared(-x if flip else x, False) * factor
 

@@ -1,5 +1,6 @@
 """Which values of keywords are tried, by the annotations and the code of an operator."""
 
+from enum import Enum
 from typing import Optional
 
 import pytest
@@ -9,7 +10,7 @@ from operators import varied
 from opcheck.samples.choices import OTHER, choices_of
 from opcheck.samples.derive.keywords import NONE
 from opcheck.samples.modules import ModuleCall
-from opcheck.spec.values import TupleValue
+from opcheck.spec.values import ObjectValue, TupleValue
 
 
 class Chosen(torch.autograd.Function):
@@ -71,16 +72,47 @@ class Worded(torch.nn.Module):
         return x[-1] if how == "last" else x[0]
 
 
+class How(Enum):
+    SUM = "sum"
+    MEAN = "mean"
+
+
+def in_other_words(x, how="sum", act="silu", mode=How.SUM, flag: bool | None = None):
+    table = {"silu": 1, "gelu": 2}[act]
+    return x if how.lower() == "mean" else table * x
+
+
+def broadcast(x, y, how="sum"):
+    return Chosen.apply(*torch.broadcast_tensors(x, y)[:1], how, 2)
+
+
 @pytest.mark.parametrize(
     ("operator", "choices"),
     [
+        (
+            in_other_words,
+            {
+                "how": ["mean", OTHER],
+                "act": ["silu", "gelu", OTHER],
+                "flag": [True, False],
+                "mode": [ObjectValue(object=f"{__name__}.How.MEAN")],
+            },
+        ),
+        (broadcast, {"how": ["sum", "product", OTHER]}),
         (varied.reduced, {"how": ["sum", "mean"]}),
         (varied.wrong_mean_in_words, {"how": ["mean", "average", OTHER]}),
         (varied.wrong_power, {"power": [7, 2]}),
         (Chosen.apply, {"order": [-1], "how": ["sum", "product", OTHER]}),
         (passing_on, {"power": [-1], "how": ["sum", "product", OTHER]}),
         (varied.wrong_sum_passed_on, {"how": ["sum", OTHER]}),
-        (torch.nn.functional.mse_loss, {"reduction": ["none", "mean", "elementwise_mean", "sum", OTHER]}),
+        (
+            torch.nn.functional.mse_loss,
+            {
+                "reduction": ["none", "mean", "elementwise_mean", "sum", OTHER],
+                "size_average": [True, False],
+                "reduce": [True, False],
+            },
+        ),
         (torch.nn.MSELoss, {"reduction": ["none", "mean", "elementwise_mean", "sum", OTHER]}),
         (varied.Squares, {"how": ["sum", OTHER], "bias": [NONE]}),
         (varied.wrong_without_momentum, {"momentum": [NONE]}),

@@ -13,7 +13,7 @@ from opcheck.samples.derive.values import elements_of_all, numbers_in
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 from opcheck.spec.render import render
-from opcheck.spec.values import UNSET, NoneValue
+from opcheck.spec.values import UNSET, NoneValue, TupleValue
 
 NONE = NoneValue(none=True)
 """None, in the form that a spec has for it."""
@@ -125,16 +125,22 @@ def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Sc
     yield from others.values()
 
 
-def _near(name: str, value: Any, rank: int) -> Iterator[bool | float]:
+def _near(name: str, value: Any, rank: int) -> Iterator[Any]:
     """Yield values near a value.
 
     - bool: the negation.
     - float: three times the value, half, the negative, and three quarters, which may not be whole. For 0: 0.5 and -0.5.
       A value between TINY and 1 may be a probability or a weight: first yield a number on the other side of 0.5.
+    - several integers: the last one larger by one, so that equal ones differ.
     - int: the next larger integer, and the next smaller one if the value is above 1 or a dim. For a dim, also the same
       dim counted from the other end.
     """
-    if isinstance(value, bool):
+    items: Any = value.tuple if isinstance(value, TupleValue) else value
+    if isinstance(items, (list, tuple)):
+        if items and all(type(item) is int for item in items):
+            larger = [*items[:-1], items[-1] + 1]
+            yield larger if isinstance(value, list) else TupleValue(tuple=larger)
+    elif isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
         if TINY <= value < 1:

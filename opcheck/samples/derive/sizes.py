@@ -22,7 +22,7 @@ from opcheck.samples.derive.change import (
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
-from opcheck.spec.values import mapped
+from opcheck.spec.values import TupleValue, mapped
 
 CONSTRUCTED = 64
 """The largest size to construct modules with. A larger kernel size, for instance, would be slow."""
@@ -135,6 +135,20 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
         yield from _alone(sample, [(row[0], ROW)], scope)
     for symbol in own:
         yield from _oblong(sample, symbol)
+    yield from _longer(sample)
+
+
+def _longer(sample: Sample) -> Iterator[Derived]:
+    """Yield samples with a tensor more in a list of tensors: one like the last."""
+    for name, value in (*enumerate(sample.args), *sample.kwargs.items()):
+        items = value.tuple if isinstance(value, TupleValue) else value
+        if not isinstance(items, list) or len(items) < 2 or not all(isinstance(item, Tensor) for item in items):
+            continue
+        longer = [*items, items[-1]]
+        other = TupleValue(tuple=longer) if isinstance(value, TupleValue) else longer
+        args = tuple(other if index == name else own for index, own in enumerate(sample.args))
+        kwargs = {key: other if key == name else own for key, own in sample.kwargs.items()}
+        yield Derived(f"{len(longer)} tensors in {name}", replace(sample, args=args, kwargs=kwargs, grad_outputs=None))
 
 
 def _oblong(sample: Sample, symbol: int) -> Iterator[Derived]:
