@@ -89,9 +89,20 @@ class Context:
     @cached_property
     def operator(self) -> Callable[..., Any]:
         """The callable of the case's variant. Raises Unresolved if it cannot be found."""
-        path = self.case.variant.path
-        operator: Callable[..., Any] = self.memo.once(path, lambda: self.resolve(path))
-        return operator
+        return self._resolved(self.case.variant.path)
+
+    @cached_property
+    def _modules(self) -> Memo:
+        """The modules of the case. A module may keep state from call to call, so that cases do not share modules."""
+        return Memo()
+
+    def _resolved(self, path: str, sample: Sample | None = None) -> Callable[..., Any]:
+        """Return the callable at a dotted path for a sample (None: for all samples), resolved once."""
+        is_module = self.case.operator.spec.module is not None and path not in self.callables
+        key = path if sample is None else (path, sample.toml())
+        memo = self._modules if is_module else self.memo
+        own: Callable[..., Any] = memo.once(key, lambda: self.resolve(path, sample))
+        return own
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -111,8 +122,7 @@ class Context:
         is_same = sample.module is None and not (isinstance(operator, ModuleCall) and operator.is_lazy)
         if path == self.case.variant.path and is_same:
             return operator
-        own: Callable[..., Any] = self.memo.once((path, sample.toml()), lambda: self.resolve(path, sample))
-        return own
+        return self._resolved(path, sample)
 
     def resolve(self, path: str, sample: Sample | None = None) -> Callable[..., Any]:
         """Return the callable at a dotted path. Modules are constructed. Raises Unresolved if that is not possible.

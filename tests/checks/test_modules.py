@@ -65,6 +65,17 @@ def test_a_module_that_runs_again_in_backward_has_its_parameters_there(outcomes,
     assert "with respect to x: the gradient is 2 times what it should be" in outcome.message
 
 
+def test_a_module_that_keeps_state_has_the_same_verdict_alone_and_beside_other_checks(outcomes):
+    def of(*checks):
+        found = outcomes(spec(modules.Worn, supports=""), checks=checks, dtypes=("float64",))
+        return {one.check: one.outcome for one in found.values()}
+
+    checks = ("grad_dtypes", "detached", "nondeterminism")
+    alone = {check: of(check)[check] for check in checks}
+    assert alone["grad_dtypes"] == "passed"
+    assert of(*checks) == of(*reversed(checks)) == alone
+
+
 def test_a_complex_weight_shows_a_missing_conjugate(outcomes):
     def outcome(dtype):
         (found,) = outcomes(spec(modules.WrongForComplexWeights), checks=("backward",), dtypes=(dtype,)).values()

@@ -358,6 +358,16 @@ class RecomputedWrongly(Recomputed):
     times = 2
 
 
+class Worn(Module):
+    """Is right for a few calls."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x.sin() if self.calls <= 4 else x.sin().detach()
+
+
 FAULTS: dict[str, tuple[type[Module], ...]] = {
     "backward": (WrongWeight, WrongInside, WrongUnlessOne, WrongLazyLayer),
     "buffers": (ReplacesInEvaluation, WritesInEvaluation, KeepsItsGraph, WarmedInPlace, WarmedBehindAutograd),
