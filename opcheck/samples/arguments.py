@@ -57,7 +57,12 @@ def schema_of(operator: Callable[..., Any], path: str) -> Any:
 
 
 def overloads_of(operator: Any) -> list[Any]:
-    """Return the schemas of an operator of torch.ops, or of an overload of one; an empty list for other objects."""
+    """Return the schemas of an operator of torch.ops, of an overload of one, or of a function in TorchScript.
+
+    The list is empty for other objects.
+    """
+    if isinstance(operator, torch.jit.ScriptFunction):
+        return [operator.schema]
     if isinstance(operator, torch._ops.OpOverloadPacket):
         return [getattr(operator, name)._schema for name in operator.overloads()]  # type: ignore[no-untyped-call]
     return [operator._schema] if isinstance(operator, torch._ops.OpOverload) else []

@@ -4,7 +4,7 @@ import pytest
 import torch
 from operators import diagnosed, faulty
 
-from opcheck.samples.arguments import argument_label, names_of, takes_out
+from opcheck.samples.arguments import argument_label, defaults_of, names_of, takes_out
 
 
 class OldStyle(torch.autograd.Function):
@@ -50,6 +50,17 @@ def test_names_of_custom_operators():
 
     assert names_of(scaled, "scaled") == ("value", "factor")
     assert names_of(torch.ops.opcheck_names.scaled.default, "scaled") == ("value", "factor")
+
+
+def doubled(value: torch.Tensor, *, times: int = 2) -> torch.Tensor:
+    return times * value
+
+
+def test_a_function_in_torchscript_has_the_names_and_defaults_of_its_schema():
+    scripted = torch.jit.script(doubled)
+    assert names_of(scripted, "doubled") == ("value", "times")
+    assert defaults_of(scripted, "doubled") == {"times": 2}
+    assert takes_out(scripted) is False
 
 
 @pytest.mark.parametrize(
