@@ -52,7 +52,7 @@ def test_names_of_custom_operators():
     assert names_of(torch.ops.opcheck_names.scaled.default, "scaled") == ("value", "factor")
 
 
-def doubled(value: torch.Tensor, *, times: int = 2) -> torch.Tensor:
+def doubled(value: torch.Tensor, times: int = 2) -> torch.Tensor:
     return times * value
 
 
