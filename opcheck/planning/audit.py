@@ -1,4 +1,4 @@
-"""Finds mistakes in specs that only planning reveals: unknown names, expectations that match no case."""
+"""Finds mistakes in specs that only planning reveals: unknown names, operators and expectations without a case."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from opcheck.spec.wording import Locate
 
 
 def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
-    """Return the mistakes in expectations and in tolerances by check or dtype.
+    """Return the mistakes in expectations and in tolerances by check or dtype, and the operators without a case.
 
     devices: all known devices, present or not.
     """
     known = list(devices)
     problems = [problem for device in known for problem in _of_profile(device.written)]
-    problems += [problem for operator in library for problem in _of_tolerances(operator, known)]
+    for operator in library:
+        problems += [*_of_cases(operator, known), *_of_tolerances(operator, known)]
     shared: dict[tuple[str, Path], tuple[Expect, list[Operator]]] = {}  # by several operators, if it is in the defaults
     for operator in library:
         for expect in operator.spec.expect:
@@ -68,6 +69,12 @@ def _of_profile(device: DeviceProfile) -> Iterator[Problem]:
     choices = _choices([device], get_args(VariantKind))
     for expect in device.expect:
         yield from _unknown_names(expect, choices)
+
+
+def _of_cases(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:
+    if not any(_planned([operator, *operator.elsewhere], devices)):
+        what = f"{operator.id} has no case on any device: nothing would be tested"
+        yield operator.problem(("name",), what, "claims that leave a device, and a dtype that it has")
 
 
 def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:

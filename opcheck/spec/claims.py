@@ -13,6 +13,7 @@ from opcheck.spec.model import (
     CheckName,
     DeviceName,
     Dotted,
+    DtypeEntries,
     DtypeEntry,
     Frozen,
     Keyword,
@@ -29,8 +30,10 @@ from opcheck.spec.values import Scalar, Value
 class Dtypes(Model):
     """The dtypes in which the operator works. `dtypes = "real"` and `dtypes = ["float32", "int64"]` set `forward`."""
 
-    forward: Frozen[DtypeEntry] = Field(default=("floating", "complex"), description="dtypes of the forward pass")
-    backward: Frozen[DtypeEntry] | None = Field(
+    forward: DtypeEntries = Field(
+        default=("floating", "complex"), min_length=1, description="dtypes of the forward pass"
+    )
+    backward: DtypeEntries | None = Field(
         default=None, description="dtypes of the backward pass; default: the floating and complex dtypes of forward"
     )
 
@@ -146,7 +149,7 @@ class Accuracy(Model):
         description="the largest error of a derivative, relative to the largest entry of its Jacobian"
     )
     reason: Annotated[str, Field(min_length=1)] = Field(description="why the digits are lost, ideally a link")
-    dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="only in these dtypes; default: in all")
+    dtypes: DtypeEntries | None = Field(default=None, min_length=1, description="only in these dtypes; default: in all")
 
     def covers(self, dtype: str) -> bool:
         """Return whether the disclaimer applies to a dtype."""
@@ -232,6 +235,7 @@ class ErrorClaim(Model):
     match: Pattern = Field(description="a regular expression to search for in the message")
     devices: Frozen[DeviceName] | None = Field(
         default=None,
+        min_length=1,
         description="the devices that refuse it; default: all. Kernels of a GPU do not raise for an index out of range",
     )
 

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Tolerances, When
 from opcheck.spec.document import Document, merge, shown
 from opcheck.spec.dtypes import KNOWN, expand
-from opcheck.spec.model import DeviceName, Dotted, DtypeEntry, Frozen, Located, MarkName, Model, NewDtype, refuse
+from opcheck.spec.model import DeviceName, Dotted, DtypeEntries, Frozen, Located, MarkName, Model, NewDtype, refuse
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, unknown
 from opcheck.spec.wording import validated
@@ -87,7 +87,7 @@ class DeviceProfile(Located):
         description="Ray resources that each task of `opcheck run --ray` requests: num_cpus, num_gpus, or "
         "custom resources",
     )
-    lacks: Frozen[DtypeEntry] = Field(default=(), description="dtypes that the device does not have")
+    lacks: DtypeEntries = Field(default=(), description="dtypes that the device does not have")
     dtypes: Frozen[NewDtype] = Field(default=(), description="dtypes that exist only there")
     tolerance: Tolerances = Field(
         default_factory=lambda: USUAL_TOLERANCES, description="tolerances of comparisons on this device"

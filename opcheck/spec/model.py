@@ -115,6 +115,12 @@ def _known_dtype(text: str) -> str:
     return text
 
 
+def _some_left(entries: tuple[str, ...]) -> tuple[str, ...]:
+    if entries and not dtypes.expand(entries):
+        raise refuse("this list leaves no dtype", 'dtypes that no later entry removes, as in ["floating", "-half"]')
+    return entries
+
+
 def _unknown_dtype(text: str) -> str:
     if text in dtypes.KNOWN or text in dtypes.GROUPS:
         kind = "standard torch dtype" if text in dtypes.KNOWN else "group of standard dtypes"
@@ -187,6 +193,8 @@ NewDtype = Annotated[
 ]
 """The name of a dtype that is not built into opcheck."""
 DtypeEntry = Annotated[str, AfterValidator(_known_dtype), named("dtype entry")]
+DtypeEntries = Annotated[Frozen[DtypeEntry], AfterValidator(_some_left)]
+"""Dtypes and groups of dtypes. A leading `-` takes one from those before it."""
 VersionCondition = Annotated[
     str,
     _bounded("a version condition", LONGEST_NAME),

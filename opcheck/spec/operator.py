@@ -24,7 +24,7 @@ from opcheck.spec.model import (
     FURTHER_KEYS,
     DeviceName,
     Dotted,
-    DtypeEntry,
+    DtypeEntries,
     Frozen,
     Identifier,
     Keyword,
@@ -104,7 +104,9 @@ class Grid(Model):
     skip: list[dict[str, Value]] = Field(
         default_factory=list, max_length=100, description="combinations of the grid to leave out"
     )
-    dtypes: Frozen[DtypeEntry] | None = Field(default=None, description="run only in these dtypes; default: all")
+    dtypes: DtypeEntries | None = Field(
+        default=None, min_length=1, description="run only in these dtypes; default: all"
+    )
     vary: bool | Frozen[Way] | None = Field(
         default=None,
         description="what opcheck varies to derive further samples; true: everything, false: nothing; "
@@ -218,7 +220,9 @@ class Claims(PerDevice):
     variants: Annotated[list[Literal["method", "inplace"] | VariantTarget], AfterValidator(_one_of_a_kind)] = Field(
         default_factory=list, description="other ways to call it: `torch.Tensor.sin`, `torch.Tensor.sin_`"
     )
-    devices: Frozen[DeviceName] | None = Field(default=None, description="the devices it runs on; default: all")
+    devices: Frozen[DeviceName] | None = Field(
+        default=None, min_length=1, description="the devices it runs on; default: all"
+    )
     torch: VersionCondition | None = Field(
         default=None, description='the versions of torch that have it, such as ">=2.13"; default: all'
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date, datetime, time
 from functools import lru_cache, partial
+from itertools import filterfalse
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -52,7 +53,7 @@ def validated(model: type[M], raw: Any, locate: Locate) -> M:
 def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Locate) -> list[Problem]:
     """Return one problem for each place in `raw` (parsed TOML) that the model rejects."""
     places: dict[tuple[Path, str], list[Any]] = {}
-    for item in error.errors(include_url=False):
+    for item in filterfalse(_is_long_enough, error.errors(include_url=False)):
         path = written(raw, item["loc"])  # other parts are names of union members
         kind, last = item["type"], item["loc"][-1] if item["loc"] else ""
         # If the key itself is wrong, pydantic appends "[key]" to its location.
@@ -68,6 +69,11 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Lo
     }
     misspelt = {(path[:-1], problem.nearest) for (path, what), problem in problems.items() if what == "key"}
     return [problem for place, problem in problems.items() if place not in misspelt]
+
+
+def _is_long_enough(item: Any) -> bool:
+    """Return whether an array is called too short only since pydantic does not count its invalid elements."""
+    return item["type"] == "too_short" and len(item["input"]) >= item["ctx"]["min_length"]
 
 
 def _is_missing(item: Any) -> bool:

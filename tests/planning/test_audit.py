@@ -108,6 +108,15 @@ class TestAudit:
             'spec.toml:2:31: unknown sample "lang"; expected one of 0, long[n=1], long, long[n=2], other'
         )
 
+    def test_an_operator_without_a_case_on_any_device_is_a_mistake(self, audited: Audited, device: Device) -> None:
+        text = f'{HEAD}devices = ["npu"]\ndtypes = "complex"\n'
+        assert audited(text, device()) == []
+        for lacking in ('lacks = ["complex"]', 'deny = ["torch.sin"]'):
+            assert audited(text, device(lacking)) == [
+                "spec.toml:2:8: torch.sin has no case on any device: nothing would be tested; "
+                "expected claims that leave a device, and a dtype that it has"
+            ]
+
     def test_cases_of_absent_devices_count(self, audited: Audited) -> None:
         assert audited(expecting('device = "cuda", check = "vmap"')) == []
         (line,) = audited(expecting('device = "cuda", check = "vmap"') + 'devices = ["cpu"]\n')

@@ -80,6 +80,27 @@ class TestDtypes:
         claim = Dtypes.model_validate({"forward": ["all"], "backward": ["floating", "-half"]})
         assert claim.backward_names() == ("float32", "float64")
 
+    @pytest.mark.parametrize(
+        ("text", "place"),
+        [
+            ('dtypes = ["-half"]', "4:10"),
+            ('dtypes = ["floating", "-real"]', "4:10"),
+            ('dtypes = { backward = ["-half"] }', "4:23"),
+            ('per_device.cuda.dtypes = ["-half"]', "4:26"),
+            ('tolerance.accuracy = { rtol = 0.1, reason = "x", dtypes = ["-half"] }', "4:59"),
+        ],
+    )
+    def test_a_list_that_leaves_nothing_is_a_mistake(self, mistakes: Mistakes, text: str, place: str) -> None:
+        assert mistakes(HEAD + text) == [
+            f"spec.toml:{place}: this list leaves no dtype; "
+            'expected dtypes that no later entry removes, as in ["floating", "-half"]'
+        ]
+
+    def test_an_empty_list_is_a_mistake_in_forward_alone(self, mistakes: Mistakes, loaded: Load) -> None:
+        (line,) = mistakes(HEAD + "dtypes = []")
+        assert line == "spec.toml:4:10: forward is empty; expected at least one element"
+        assert spec_of(loaded, "dtypes.backward = []").dtypes.backward_names() == ()
+
 
 class TestSupports:
     def test_everything_is_claimed_by_default(self) -> None:

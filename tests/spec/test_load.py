@@ -235,6 +235,12 @@ class TestOperators:
             "expected a skip, dtypes or layouts that leave at least one"
         ]
 
+    def test_a_sample_that_runs_in_no_dtype_is_refused(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes(
+            '[[operator]]\nname = "torch.sin"\nsamples = [{ use = "unary" }, { args = [1], dtypes = [] }]'
+        )
+        assert line == "spec.toml:3:54: dtypes is empty; expected at least one element"
+
     def test_a_missing_name_is_reported_at_the_table(self, mistakes: Mistakes) -> None:
         assert mistakes('[[operator]]\nsamples = [{ use = "unary" }]\n') == [
             'spec.toml:1:1: missing key "name"; expected a dotted path such as torch.sin; also the target by default'
@@ -322,6 +328,12 @@ class TestDevices:
         assert mistakes(SIN + 'devices = ["cpu", "cudaa"]\n') == [
             'spec.toml:4:19: unknown device "cudaa"; expected one of cpu, cuda, mps, xpu; did you mean "cuda"?'
         ]
+
+    @pytest.mark.parametrize(
+        ("text", "column"), [("devices = []", 11), ('errors = [{ args = [1], match = "x", devices = [] }]', 48)]
+    )
+    def test_an_empty_list_would_test_nothing(self, mistakes: Mistakes, text: str, column: int) -> None:
+        assert mistakes(SIN + text) == [f"spec.toml:4:{column}: devices is empty; expected at least one element"]
 
     def test_a_device_that_is_to_refuse_an_input_has_to_be_one(self, mistakes: Mistakes) -> None:
         assert mistakes(SIN + 'errors = [{ args = [1], match = "x", devices = ["cpu", "cudaa"] }]\n') == [

@@ -266,6 +266,11 @@ class TestWrongTypes:
     def test_of_arguments(self, about_argument: About, argument: str, said: str) -> None:
         assert about_argument(argument) == [said]
 
+    def test_an_array_of_wrong_elements_is_not_also_too_short(self, about_argument: About) -> None:
+        assert about_argument('{ shape = [3], contains = ["x"] }') == [
+            '"x"] } -> wrong type for an element of contains: a string ("x"); expected a number'
+        ]
+
     @pytest.mark.parametrize("depth", [50, 380, 450])
     def test_arrays_nested_beyond_reason_are_refused(self, about_argument: About, depth: int) -> None:
         (line,) = about_argument("[" * depth + "]" * depth)
