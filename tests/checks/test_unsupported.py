@@ -76,6 +76,15 @@ def test_an_argument_left_out_that_has_a_derivative_fails(verdict_of):
     assert "backward is disclaimed, but works" in outcome.reason
 
 
+@pytest.mark.parametrize("backward", ['["input", "other"]', "[0, 1]"])
+def test_a_list_of_all_arguments_disclaims_nothing(verdict_of, backward):
+    samples = "samples = [{ args = [{ shape = [2] }, { shape = [2] }] }, { args = [{ shape = [0] }, 2.0] }]"
+    keys = f"supports = {{ backward = {backward} }}"
+    assert verdict_of("torch.mul", "unsupported", keys=keys, samples=samples).outcome == "passed"
+    outcome = verdict_of("torch.mul", "unsupported", keys=keys.replace("}", ", vmap = false }"), samples=samples)
+    assert outcome.reason == "unsupported: vmap is disclaimed, but works on all samples"
+
+
 def test_masked_semantics_that_hold_must_not_be_disclaimed(verdict_of):
     keys = 'supports = { masked = false }\noutputs = { apply = "to_dense" }'
     samples = 'samples = [{ args = [{ shape = [2, 3], layout = "sparse_coo" }] }]'

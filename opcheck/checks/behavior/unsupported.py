@@ -67,6 +67,9 @@ def check_of(feature: str) -> CheckKind:
 
 def _tried(context: Context, feature: str) -> Iterator[Verdict]:
     """Yield a verdict for each sample, and one more for the feature if it works, or if all samples are inconclusive."""
+    if feature == "backward" and tried(lambda: _lists_all(context)) is True:
+        yield HOLDS  # nothing is disclaimed
+        return
     answers: set[Answer] = set()
     for sample in context.samples:
         subject = prepared(context, sample, derivative=True)
@@ -137,6 +140,13 @@ def applies(feature: str, subject: Subject) -> bool:
         return subject.sample.is_sparse
     has_leaves = isinstance(subject.supports.backward, tuple) or bool(subject.leaves)
     return has_leaves and all(leaf.numel() for leaf in subject.leaves)
+
+
+def _lists_all(context: Context) -> bool:
+    """Return whether supports.backward lists every argument that could have a derivative, in every sample."""
+    if not isinstance(context.case.claims.supports.backward, tuple):
+        return False
+    return not any(_of_others(context.subject(sample)).leaves for sample in context.samples)
 
 
 def _of_others(subject: Subject) -> Subject:
