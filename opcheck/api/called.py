@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload, OpOverloadPacket
 
+from opcheck.samples.arguments import all_names_of
 from opcheck.samples.leaves import Given
 from opcheck.samples.modules import ModuleCall, uninitialized
 from opcheck.samples.results import leaves_of
@@ -98,7 +99,10 @@ def operator_of(
         dtypes=claimed,
         registered=isinstance(function, REGISTERED),
     )
-    return Operator(spec, (sample,), "", document, 0)
+    operator = Operator(spec, (sample,), "", document, 0)
+    for mistake in operator.unknown_arguments(all_names_of(function, spec.name)):
+        raise ValueError(f"supports: {worded(mistake.what, mistake.expected, mistake.nearest)}")
+    return operator
 
 
 def _recipe_of(value: Any, place: str, own: str, any_grad: bool) -> Any:

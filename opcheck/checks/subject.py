@@ -20,7 +20,7 @@ from opcheck.derivatives.rounding import rounding_unit
 from opcheck.devices.device import CPU, Device
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
-from opcheck.samples.arguments import argument_label, names_of
+from opcheck.samples.arguments import all_names_of, argument_label, names_of
 from opcheck.samples.cache import Cache, Memo
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.inputs import Inputs
@@ -32,6 +32,7 @@ from opcheck.samples.results import Untestable, differentiable, flatten, with_gr
 from opcheck.settings import Settings
 from opcheck.spec.claims import Jacobian, Supports, Tolerance
 from opcheck.spec.library import Sample
+from opcheck.spec.problems import Mistake
 from opcheck.text import one_line
 
 Path = tuple[int | str, ...]
@@ -108,6 +109,22 @@ class Context:
     def parameters(self) -> tuple[str, ...]:
         """The names of the operator's positional parameters; empty if they are unknown."""
         return self.memo.once("parameters", lambda: names_of(self.operator, self.case.variant.path))
+
+    @property
+    def unknown_arguments(self) -> list[Mistake]:
+        """A mistake for each entry of `supports.backward` that is neither an argument nor a parameter of the module.
+
+        Samples that construct the module in their own way may have other parameters, so only positions are tested.
+        """
+        operator, samples = self.case.operator, self.case.operator.samples
+        if not isinstance(self.case.claims.supports.backward, tuple):
+            return []
+        if any(sample.module is not None for sample in samples):
+            return list(operator.unknown_arguments())
+        names = [*all_names_of(self.operator, self.case.variant.path)]
+        if isinstance(self.operator, ModuleCall):
+            names += [key for sample in samples for key in self.operator.keys(sample.kwargs).values()]
+        return list(operator.unknown_arguments(names))
 
     def operator_at(self, sample: Sample, path: str = "") -> Callable[..., Any]:
         """Return the callable for a sample. Raises Unresolved if it cannot be found.

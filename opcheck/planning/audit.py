@@ -20,13 +20,14 @@ from opcheck.spec.wording import Locate
 
 
 def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
-    """Return the mistakes in expectations and in tolerances by check or dtype, and the operators without a case.
+    """Return the mistakes in expectations, in tolerances and in positions of arguments, and operators without a case.
 
     devices: all known devices, present or not.
     """
     known = list(devices)
     problems = [problem for device in known for problem in _of_profile(device.written)]
     for operator in library:
+        problems += [operator.problem(*mistake) for mistake in operator.unknown_arguments()]
         problems += [*_of_cases(operator, known), *_of_tolerances(operator, known)]
     shared: dict[tuple[str, Path], tuple[Expect, list[Operator]]] = {}  # by several operators, if it is in the defaults
     for operator in library:

@@ -27,6 +27,7 @@ from opcheck.running.process_state import State, applied, open_contexts, transfo
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
 from opcheck.samples.resolve import Unresolved
+from opcheck.spec.problems import SpecError
 from opcheck.text import one_line
 
 
@@ -48,6 +49,8 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
         wide = context.wide
         with _contained(context, session.start) as contained, _seeded(context):
             context.operator  # noqa: B018 - resolved first, so that an unknown name is reported as such
+            if mistakes := context.unknown_arguments:
+                raise SpecError(case.operator.problem(*mistake) for mistake in mistakes)
             check: Check = implementation(case.kind)
             verdicts = list(check(context))
         outcome = _settled(case, session, _judged(context, session, contained, verdicts))
@@ -194,6 +197,8 @@ def _ended(case: Case, error: BaseException) -> Outcome:
         key = "target" if case.operator.spec.target else "name"
         problem = case.operator.problem((key,), str(error), nearest=error.hint)
         return Outcome.of(case, "error", str(problem))
+    if isinstance(error, SpecError):
+        return Outcome.of(case, "error", str(error))
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return _error(case, f"out of memory: {one_line(error)}")
     if isinstance(error, (DeviceError, getattr(torch, "AcceleratorError", DeviceError))):

@@ -15,6 +15,7 @@ from opcheck.devices.presence import Availability, ask, own_modules
 from opcheck.planning.case import Case
 from opcheck.running import process_state
 from opcheck.running.outcome import rerun_of
+from opcheck.samples.arguments import all_names_of
 from opcheck.samples.cache import Cache
 from opcheck.samples.resolve import Unresolved, import_module, resolve_module, resolve_operator
 from opcheck.settings import Settings
@@ -145,7 +146,7 @@ class RunSession:
 
 
 def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
-    """Import the callables of an operator. Return a problem for each name that cannot be found.
+    """Import the callables of an operator. Return a problem for each name that cannot be found, or is no argument.
 
     Return no problems if the spec declares that the installed torch lacks the operator.
     """
@@ -167,7 +168,10 @@ def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
     find = resolve_operator if operator.spec.module is None else resolve_module
     for keys, path in named:
         try:
-            find(path, settings.modules)
+            found = find(path, settings.modules)
+            if keys == (own,) and operator.spec.module is None:  # else parameters of the module have names, too
+                mistakes = operator.unknown_arguments(all_names_of(found, path))
+                problems += [operator.problem(*mistake) for mistake in mistakes]
         except Unresolved as error:
             problems.append(operator.problem(keys, str(error), nearest=error.hint))
             if keys == (own,):

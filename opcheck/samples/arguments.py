@@ -21,6 +21,11 @@ def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
     return tuple("input" if argument.name == "self" else argument.name for argument in schema.arguments)
 
 
+def all_names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
+    """Return the names of an operator's positional parameters, and of those with a default that only have a name."""
+    return tuple(dict.fromkeys([*names_of(operator, path), *defaults_of(operator, path)]))
+
+
 def defaults_of(operator: Callable[..., Any], path: str) -> dict[str, Any]:
     """Return the default values of an operator's parameters that can be passed by name."""
     schema = schema_of(operator, path)

@@ -11,6 +11,7 @@ from opcheck.spec.checks import BUILTIN as CHECKS
 from opcheck.spec.checks import Derive
 from opcheck.spec.model import (
     CheckName,
+    Count,
     DeviceName,
     Dotted,
     DtypeEntries,
@@ -87,7 +88,7 @@ class _Supports(Model):
     )
     masked: bool = Field(default=True, description="derivatives of sparse inputs under masked semantics")
     vmap: bool = Field(default=True, description="`torch.func.vmap` over the operator")
-    outputs: bool | Frozen[str | int] = Field(
+    outputs: bool | Frozen[Count | str] = Field(
         default=True, description="outputs with a derivative: all, or a list of their names or positions"
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -15,7 +15,7 @@ from opcheck.spec.entry import Entry
 from opcheck.spec.operator import Construction, OperatorSpec, PerDevice, VariantTarget
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.positions import Span
-from opcheck.spec.problems import Problem
+from opcheck.spec.problems import Mistake, Problem, unknown
 from opcheck.spec.recipe import SPARSE_LAYOUTS, Tensor
 from opcheck.spec.render import render
 from opcheck.spec.values import Scalar, Value, parts
@@ -161,6 +161,25 @@ class Operator:
     def problem(self, path: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
         """Return a problem at the position of a value (or key), in the operator or in the defaults of its file."""
         return self.entry.problem(path, what, expected, nearest, key)
+
+    def unknown_arguments(self, names: Iterable[str] | None = None) -> Iterator[Mistake]:
+        """Yield a mistake for each entry of `supports.backward` that is no name or position of an argument.
+
+        names: of the parameters, of which samples need not pass all; None: unknown, so that only positions are tested.
+        """
+        samples = [sample for one in (self, *self.elsewhere) for sample in one.samples]
+        positions = range(max((len(sample.args) for sample in samples), default=0))
+        passed = [name for sample in samples for name in sample.kwargs]
+        known = dict.fromkeys([*(names or ()), *passed, *positions])
+        tables: dict[KeyPath, PerDevice] = {(): self.spec}
+        tables |= {("per_device", name): claims for name, claims in self.spec.per_device.items()}
+        for path, claims in tables.items():
+            listed = claims.supports.backward
+            for index, entry in enumerate(listed if isinstance(listed, tuple) else ()):
+                if entry not in known and (isinstance(entry, int) or names is not None):
+                    what, expected, near = unknown("argument", entry, map(str, known))
+                    near = near if isinstance(entry, str) else ""
+                    yield Mistake((*path, "supports", "backward", index), what, expected, near)
 
     def again(self, first: Operator) -> Problem:
         """Return the problem that an earlier operator, `first`, has the same id."""

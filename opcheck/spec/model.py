@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 Frozen = Annotated[tuple[T, ...], Field(strict=False)]
 """A TOML array, stored as a tuple."""
+Count = Annotated[int, Field(ge=0)]
 
 
 class Model(BaseModel):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from opcheck.spec import dtypes
-from opcheck.spec.model import Frozen, Model, named, refuse
+from opcheck.spec.model import Count, Frozen, Model, named, refuse
 from opcheck.spec.problems import nearest
 
 Structure = Literal[
@@ -45,7 +45,6 @@ def _known_dtype(name: str) -> str:
 
 
 DtypeName = Annotated[str, AfterValidator(_known_dtype), named("dtype or precision")]
-Count = Annotated[int, Field(ge=0)]
 
 
 def nested(value: Any, *, at: tuple[int | str, ...] = ()) -> Any:

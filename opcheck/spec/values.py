@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypeAliasType
 
-from opcheck.spec.model import Dotted, Keyword, Model
+from opcheck.spec.model import Count, Dotted, Keyword, Model
 from opcheck.spec.positions import Path
-from opcheck.spec.recipe import Count, DtypeName, Tensor
+from opcheck.spec.recipe import DtypeName, Tensor
 
 
 class ComplexValue(Model):

@@ -73,7 +73,7 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Lo
 
 def _is_long_enough(item: Any) -> bool:
     """Return whether an array is called too short only since pydantic does not count its invalid elements."""
-    return item["type"] == "too_short" and len(item["input"]) >= item["ctx"]["min_length"]
+    return item["type"] == "too_short" and bool(len(item["input"]) >= item["ctx"]["min_length"])
 
 
 def _is_missing(item: Any) -> bool:

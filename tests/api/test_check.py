@@ -322,6 +322,8 @@ class TestMistakes:
             ({"checks": "bakward"}, 'unknown check "bakward".*did you mean "backward"'),
             ({"supports": {"forwad_ad": False}}, '^supports: unknown key "forwad_ad".*did you mean "forward_ad"'),
             ({"supports": {"vmap": 3}}, "^supports: wrong type for vmap: an integer .3.; expected true or false$"),
+            ({"supports": {"backward": ["inptu"]}}, '^supports: unknown argument "inptu".*did you mean "input"'),
+            ({"supports": {"backward": [1]}}, '^supports: unknown argument "1"; expected one of input, 0$'),
             ({"dtypes": "flaot32"}, 'unknown dtype "flaot32".*did you mean "float32"'),
             ({"dtypes": int}, "unknown dtype .*int.*; expected a dtype or a group"),
             (

@@ -122,6 +122,21 @@ class TestAudit:
         (line,) = audited(expecting('device = "cuda", check = "vmap"') + 'devices = ["cpu"]\n')
         assert "this expectation matches no case" in line
 
+    def test_positions_of_arguments_exist_in_some_sample(self, audited: Audited) -> None:
+        text = (
+            '[[operator]]\nname = "torch.add"\nsamples = [{ args = [1] }, { args = [1, 2], kwargs = { alpha = 2 } }]\n'
+        )
+        assert audited(text + 'supports.backward = [0, 1, "alpha"]') == []
+        wrong = text + "supports.backward = [-1, 2]\nper_device.cuda.supports.backward = [0, 7]\n"
+        assert audited(wrong) == [
+            'spec.toml:4:22: unknown argument "-1"; expected one of alpha, 0, 1',
+            'spec.toml:4:26: unknown argument "2"; expected one of alpha, 0, 1',
+            'spec.toml:5:41: unknown argument "7"; expected one of alpha, 0, 1',
+        ]
+
+    def test_names_of_arguments_are_left_to_those_who_know_the_signature(self, audited: Audited) -> None:
+        assert audited(HEAD + 'supports.backward = ["whatever"]') == []
+
     def test_tolerances_name_checks_and_dtypes(self, audited: Audited) -> None:
         text = (
             HEAD

@@ -191,6 +191,25 @@ def test_a_target_that_does_not_exist_is_told_at_its_place(case_of, session, tmp
     assert run(case_of(text=text), session).reason.startswith(f"{tmp_path}/spec.toml:4:11: ")
 
 
+def test_an_argument_that_does_not_exist_is_told_at_its_place(case_of, session, tmp_path):
+    text = SPEC.format("operators.right.square") + 'supports.backward = ["y"]\n'
+    outcome = run(case_of(text=text), session)
+    expected = f'{tmp_path}/spec.toml:5:22: unknown argument "y"; expected one of x, 0'
+    assert (outcome.outcome, outcome.reason) == ("error", expected)
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("weight", "passed"), ("bias", "error")])
+def test_the_parameters_of_a_module_are_arguments(case_of, session, name, outcome):
+    text = f"""
+[[operator]]
+name     = "torch.nn.Linear"
+module   = {{ args = [2, 2], kwargs = {{ bias = false }} }}
+samples  = [{{ args = [{{ shape = [2] }}] }}]
+supports = {{ backward = ["input", "{name}"] }}
+"""
+    assert run(case_of(text=text), session).outcome == outcome
+
+
 def test_the_generator_of_random_numbers_is_seeded_by_the_case_and_put_back(checked_by, case_of):
     drawn = []
 

@@ -57,6 +57,19 @@ class TestNames:
         assert found[3][1].endswith('did you mean "torch.sin"?')
 
 
+class TestArguments:
+    """The names in `supports.backward` are those of the signature, or of what a sample passes."""
+
+    def test_that_exist_are_no_mistakes(self, mistakes):
+        assert mistakes('name = "operators.right.scale"', 'supports.backward = ["x", 0]') == []
+        assert mistakes('name = "torch.add"', 'supports.backward = ["input", "alpha"]') == []  # by its schema
+
+    def test_that_do_not_exist_are_told_at_their_place(self, mistakes):
+        ((line, words),) = mistakes('name = "torch.add"', 'supports.backward = ["input", "othr"]')
+        assert line == 3
+        assert words == 'unknown argument "othr"; expected one of input, other, alpha, 0; did you mean "other"?'
+
+
 class TestImports:
     """`imports` runs modules before the names of an operator are looked up."""
 
