@@ -120,7 +120,7 @@ def _written(case: Case, entries: Mapping[str, Any]) -> str:
 def _support(context: Context, dtype: str) -> Support:
     """Return how an operator handles a dtype: call it with each sample, as a function, until one works.
 
-    Samples whose outputs have no elements are ignored, since they prove nothing.
+    Samples that cannot be made, or whose outputs have no elements, are ignored, since they prove nothing.
     """
     case = replace(context.case, dtype=dtype, variant=context.case.operator.variants[0])
     context = replace(context, case=case, samples=samples_to_run(case), cache=Cache(), requires_grad=False)
@@ -129,6 +129,9 @@ def _support(context: Context, dtype: str) -> Support:
     for sample in context.samples:
         try:
             subject = context.subject(sample)
+        except Exception:
+            continue  # the sample cannot be made, which says nothing about the operator
+        try:
             with torch.no_grad():
                 telling = any(output.numel() for output in subject.outputs)
         except (*NO_REFUSAL, Untestable):

@@ -9,10 +9,7 @@ from math import ceil
 import torch
 from torch.testing import make_tensor
 
-from opcheck.spec.recipe import Tensor
-
-MARGIN = 0.1
-"""The minimum distance of values from excluded points, far above the step of any finite difference."""
+from opcheck.spec.recipe import MARGIN, Tensor
 
 SPREAD = 2.0
 """The default bounds are -SPREAD and SPREAD: large enough for every regime, small enough for exp and tan."""

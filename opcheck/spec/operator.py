@@ -35,7 +35,7 @@ from opcheck.spec.model import (
     named,
     refuse,
 )
-from opcheck.spec.recipe import Layout, Tensor, nested
+from opcheck.spec.recipe import Layout, Tensor, check_bounds, nested
 from opcheck.spec.values import Scalar, Value
 
 LARGE = 65536
@@ -68,8 +68,7 @@ class Init(Model):
         kinds = [kind for kind in (("low", "high"), ("mean", "std"), ("values",)) if written & set(kind)]
         if len(kinds) > 1 or (kinds == [("values",)] and "exclude" in written):
             raise refuse("init mixes distributions", "low and high; or mean and std; or values")
-        if self.low is not None and self.high is not None and self.low >= self.high:
-            raise refuse(f"low = {self.low:g} is not below high = {self.high:g}")
+        check_bounds(self.low, self.high, self.exclude)
         return self
 
     @property

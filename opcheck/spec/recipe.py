@@ -25,6 +25,8 @@ Through = Literal[
 ]  # fmt: skip
 PLAIN = frozenset({"shape", "dtype", "low", "high", "exclude", "grad"})
 """Keys of a tensor that can be combined freely."""
+MARGIN = 0.1
+"""The minimum distance of values from excluded points, far above the step of any finite difference."""
 SQUARE_STRUCTURES = ("hermitian", "positive_definite")
 SQUARE_THROUGH = ("symmetrize", "orthogonal")
 BLOCKED = ("sparse_bsr", "sparse_bsc")
@@ -72,6 +74,25 @@ def _sizes(value: Any) -> tuple[int, ...]:
     if not isinstance(value, tuple):
         return ()
     return (len(value), *(_sizes(value[0]) if value else ()))
+
+
+def check_bounds(low: float | None, high: float | None, exclude: float | tuple[float, ...] | None) -> None:
+    """Raise the mistake if there is no number between two bounds, or none that is far enough from the excluded points.
+
+    Bounds that are not given leave room enough.
+    """
+    if low is None or high is None:
+        return
+    if low >= high:
+        raise refuse(f"low = {low:g} is not below high = {high:g}")
+    first = low  # the lowest number that may be far enough from the points so far
+    for point in sorted(exclude if isinstance(exclude, tuple) else () if exclude is None else (exclude,)):
+        if first < point - MARGIN:
+            return
+        first = max(first, point + MARGIN)
+    if first >= high:
+        what = f"no number between low = {low:g} and high = {high:g} has a distance of {MARGIN} from what exclude lists"
+        raise refuse(what, "wider bounds, or fewer points", at=("exclude",))
 
 
 class Tensor(Model):
@@ -140,8 +161,7 @@ class Tensor(Model):
     def _shape_or_values(self) -> "Tensor":
         if (self.shape is None) == (self.values is None):
             raise refuse("a tensor needs either shape or values", "exactly one of the two")
-        if self.low is not None and self.high is not None and self.low >= self.high:
-            raise refuse(f"low = {self.low:g} is not below high = {self.high:g}")
+        check_bounds(self.low, self.high, self.exclude)
         if self.model_fields_set - PLAIN:
             for mistake in self._contradictions():
                 raise refuse(*mistake)

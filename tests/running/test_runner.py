@@ -191,6 +191,14 @@ def test_a_target_that_does_not_exist_is_told_at_its_place(case_of, session, tmp
     assert run(case_of(text=text), session).reason.startswith(f"{tmp_path}/spec.toml:4:11: ")
 
 
+def test_a_sample_that_cannot_be_made_in_a_dtype_is_not_blamed_on_the_operator(verdict_of):
+    samples = 'samples = [{ args = [{ shape = [600], structure = "distinct" }] }]'
+    outcome = verdict_of("operators.right.square", "low_precision_grad", "bfloat16", samples=samples)
+    assert outcome.outcome == "error"
+    assert outcome.reason.startswith("the sample cannot be made: ValueError: 600 numbers of torch.bfloat16 cannot be ")
+    assert "write dtypes" not in outcome.message
+
+
 def test_an_argument_that_does_not_exist_is_told_at_its_place(case_of, session, tmp_path):
     text = SPEC.format("operators.right.square") + 'supports.backward = ["y"]\n'
     outcome = run(case_of(text=text), session)

@@ -183,9 +183,9 @@ class TestExcludedPoints:
         assert values.min() >= 0.1
         assert values.max() <= 0.15
 
-    def test_bounds_without_room_beside_the_points_are_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"no values between 0.0 and 0.15 keep a distance of 0.1 from \(0.1,\)"):
-            drawn(torch.float64, (3,), low=0, high=0.15, exclude=0.1)
+    def test_a_distribution_without_room_beside_the_points_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"no values between 0.15 and 0.15 keep a distance of 0.1 from \(0.1,\)"):
+            drawn(torch.float64, (3,), mean=0.15, std=0, exclude=0.1)
 
     @pytest.mark.parametrize("dtype", WHOLE)
     def test_whole_numbers_avoid_the_point_itself(self, dtype: torch.dtype) -> None:

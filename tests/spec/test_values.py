@@ -191,6 +191,20 @@ class TestTensors:
             f"spec.toml:3:25: low = {low} is not below high = {high}"
         ]
 
+    @pytest.mark.parametrize(
+        ("low", "high", "exclude"),
+        [("0", "0.1", "0"), ("0", "0.3", "[0.2, 0.1]"), ("-0.1", "1", "[0, 0.15, 0.3, 0.9, 0.45, 0.6, 0.75]")],
+    )
+    def test_points_to_exclude_must_leave_a_number(self, refused: Read, low: str, high: str, exclude: str) -> None:
+        assert refused(f"{{ shape = [2], low = {low}, high = {high}, exclude = {exclude} }}") == (
+            f"no number between low = {low} and high = {high} has a distance of 0.1 from what exclude lists; "
+            "expected wider bounds, or fewer points"
+        )
+
+    @pytest.mark.parametrize("keys", ["low = 0, high = 0.2, exclude = 0", "low = -1, high = 1, exclude = [0, 1]"])
+    def test_points_that_leave_a_number_may_be_excluded(self, read: Read, keys: str) -> None:
+        assert read(f"{{ shape = [2], {keys} }}").exclude is not None
+
     def test_settings_of_sparse_layouts_need_a_sparse_layout(self, refused: Read) -> None:
         assert refused("{ shape = [2, 2], nnz = 1 }") == (
             "nnz does not apply to the layout strided; expected a sparse layout"
