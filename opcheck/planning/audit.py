@@ -28,7 +28,7 @@ def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
     problems = [problem for device in known for problem in _of_profile(device.written)]
     for operator in library:
         problems += [operator.problem(*mistake) for mistake in operator.unknown_arguments()]
-        problems += [*_of_cases(operator, known), *_of_tolerances(operator, known)]
+        problems += [*_of_cases(operator, known), *_of_tags(operator, known), *_of_tolerances(operator, known)]
     shared: dict[tuple[str, Path], tuple[Expect, list[Operator]]] = {}  # by several operators, if it is in the defaults
     for operator in library:
         for expect in operator.spec.expect:
@@ -76,6 +76,16 @@ def _of_cases(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Prob
     if not any(_planned([operator, *operator.elsewhere], devices)):
         what = f"{operator.id} has no case on any device: nothing would be tested"
         yield operator.problem(("name",), what, "claims that leave a device, and a dtype that it has")
+
+
+def _of_tags(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:
+    kinds: dict[str, Collection[str]] = {"check": check_kinds(), "dtype": dtypes.known()}
+    kinds["device"] = [device.name for device in devices]
+    for index, tag in enumerate(operator.spec.tags):
+        for kind, names in kinds.items():
+            if tag in names:
+                what = f'"{tag}" cannot be a tag: it is a {kind}, whose cases pytest selects by the same name'
+                yield operator.problem(("tags", index), what, "another name")
 
 
 def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ from opcheck.spec.model import (
     Dotted,
     DtypeEntries,
     DtypeEntry,
+    Finite,
     Frozen,
     Keyword,
     Located,
@@ -113,10 +114,10 @@ else:
 class Tolerance(Model):
     """Tolerances of comparisons. Values that are not set keep the default of the check and dtype."""
 
-    atol: Annotated[float, Field(ge=0)] | None = Field(default=None, description="absolute tolerance")
-    rtol: Annotated[float, Field(ge=0)] | None = Field(default=None, description="relative tolerance")
-    eps: Annotated[float, Field(gt=0)] | None = Field(default=None, description="step of the finite differences")
-    nondeterminism: Annotated[float, Field(ge=0)] | None = Field(
+    atol: Annotated[Finite, Field(ge=0)] | None = Field(default=None, description="absolute tolerance")
+    rtol: Annotated[Finite, Field(ge=0)] | None = Field(default=None, description="relative tolerance")
+    eps: Annotated[Finite, Field(gt=0)] | None = Field(default=None, description="step of the finite differences")
+    nondeterminism: Annotated[Finite, Field(ge=0)] | None = Field(
         default=None, description="largest difference between two backward passes; default: 0"
     )
 
@@ -213,7 +214,7 @@ class Reference(Model):
         description="whether the reference takes tensors and autograd can differentiate it, so that gradients are "
         "compared too; default: true for public functions of torch",
     )
-    times: Annotated[float, Field(gt=0)] = Field(
+    times: Annotated[Finite, Field(gt=0)] = Field(
         default=2.0,
         description="in dtypes below double precision: the allowed error, as a multiple of the error of the reference "
         "in the same dtype",

@@ -25,6 +25,7 @@ from opcheck.spec.model import (
     DeviceName,
     Dotted,
     DtypeEntries,
+    Finite,
     Frozen,
     Identifier,
     Keyword,
@@ -45,13 +46,13 @@ LARGE = 65536
 class Init(Model):
     """The values of a parameter or buffer: uniform, normal, or explicit."""
 
-    low: float | None = Field(default=None, description="lower bound of uniform values; default: -2")
-    high: float | None = Field(default=None, description="upper bound (exclusive) of uniform values; default: 2")
-    exclude: float | Frozen[float] | None = Field(
+    low: Finite | None = Field(default=None, description="lower bound of uniform values; default: -2")
+    high: Finite | None = Field(default=None, description="upper bound (exclusive) of uniform values; default: 2")
+    exclude: Finite | Frozen[Finite] | None = Field(
         default=None, description="points that random values avoid, by a distance of 0.1"
     )
-    mean: float | None = Field(default=None, description="mean of normal values; default: 0")
-    std: Annotated[float, Field(gt=0)] | None = Field(
+    mean: Finite | None = Field(default=None, description="mean of normal values; default: 0")
+    std: Annotated[Finite, Field(gt=0)] | None = Field(
         default=None, description="standard deviation of normal values; default: 1"
     )
     values: Annotated[Any, BeforeValidator(nested)] = Field(

@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from math import prod
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from opcheck.spec import dtypes
-from opcheck.spec.model import Count, Frozen, Model, named, refuse
+from opcheck.spec.model import Count, Finite, Frozen, Model, named, refuse
 from opcheck.spec.problems import nearest
+from opcheck.text import counted
 
 Structure = Literal[
     "hermitian", "positive_definite", "triangular", "upper_triangular", "orthogonal", "distinct_singular_values",
@@ -46,6 +49,7 @@ def _known_dtype(name: str) -> str:
     return name
 
 
+Size = Annotated[int, Field(ge=1)]
 DtypeName = Annotated[str, AfterValidator(_known_dtype), named("dtype or precision")]
 
 
@@ -120,19 +124,19 @@ class Tensor(Model):
         default=None,
         description="whether to differentiate with respect to it; default: true, unless `dtype` names a dtype",
     )
-    low: float | None = Field(
+    low: Finite | None = Field(
         default=None,
         description="lower bound of random values; default: -2, or -10 for integers; "
         "0 where `dtype` names an integer dtype and `high` is positive",
     )
-    high: float | None = Field(default=None, description="upper bound (exclusive); default: 2, or 10 for integers")
-    mean: float | None = Field(default=None, description="mean of normal values instead of uniform ones; default: 0")
-    std: Annotated[float, Field(ge=0)] | None = Field(
+    high: Finite | None = Field(default=None, description="upper bound (exclusive); default: 2, or 10 for integers")
+    mean: Finite | None = Field(default=None, description="mean of normal values instead of uniform ones; default: 0")
+    std: Annotated[Finite, Field(ge=0)] | None = Field(
         default=None,
         description="standard deviation of normal values; 0: every element equals the mean; default: 1; values of "
         "integer dtypes are rounded",
     )
-    exclude: float | Frozen[float] | None = Field(
+    exclude: Finite | Frozen[Finite] | None = Field(
         default=None, description="points to avoid, by a distance of 0.1: kinks, poles, branch points"
     )
     contains: Frozen[float] | None = Field(
@@ -143,7 +147,7 @@ class Tensor(Model):
     nnz: Count | None = Field(
         default=None, description="number of specified elements (blocks) of a sparse layout; default: about half"
     )
-    blocksize: Annotated[tuple[int, int], Field(strict=False)] | None = Field(
+    blocksize: Annotated[tuple[Size, Size], Field(strict=False)] | None = Field(
         default=None, description="block size of `sparse_bsr` and `sparse_bsc`; default: [1, 1]"
     )
     dense_dim: Count | None = Field(default=None, description="number of trailing dense dimensions of a sparse layout")
@@ -162,39 +166,69 @@ class Tensor(Model):
         if (self.shape is None) == (self.values is None):
             raise refuse("a tensor needs either shape or values", "exactly one of the two")
         check_bounds(self.low, self.high, self.exclude)
+        if self.grad and self.dtype not in (None, "real") and not dtypes.is_differentiable(self.dtype):
+            raise refuse(f"a tensor of {self.dtype} has no derivative", "a floating or complex dtype", at=("grad",))
         if self.model_fields_set - PLAIN:
-            for mistake in self._contradictions():
-                raise refuse(*mistake)
+            for mistake in chain(self._contradictions(), self._layout_contradictions()):
+                raise mistake
         return self
 
-    def _contradictions(self) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong and what was expected, for each combination of keys that is not allowed."""
-        written, rank, layout = self.model_fields_set, len(self.sizes), self.layout
-        for key, layouts in LAYOUTS_WITH.items():
-            if key in written and layout not in layouts:
-                expected = "a sparse layout" if layouts == SPARSE_LAYOUTS else f"the layout {' or '.join(layouts)}"
-                yield f"{key} does not apply to the layout {layout}", expected
-        least = 0 if layout in ("strided", "mkldnn", "sparse_coo") else 2
-        if rank < least:
-            yield f"the layout {layout} needs at least {least} dimensions, not {rank}", "a larger shape"
+    def _contradictions(self) -> Iterator[PydanticCustomError]:
+        """Yield the mistake for each combination of keys that is not allowed, other than about layout and memory."""
+        written, rank = self.model_fields_set, len(self.sizes)
         square: list[str | None] = [self.structure] if self.structure in SQUARE_STRUCTURES else []
         square += [self.through] if self.through in SQUARE_THROUGH else []
         if square and (rank < 2 or self.sizes[-1] != self.sizes[-2]):
-            yield f"{square[0]} needs square matrices, not the shape {list(self.sizes)}", "two equal last dimensions"
+            yield refuse(
+                f"{square[0]} needs square matrices, not the shape {list(self.sizes)}", "two equal last dimensions"
+            )
         if self.normal and written & {"low", "high"}:
-            yield "low and high do not go with mean and std", "either bounds, or mean and std"
+            yield refuse("low and high do not go with mean and std", "either bounds, or mean and std")
         if "contains" in written and self.dtype == "bool":
-            yield "contains does not apply to masks", "explicit values"
+            yield refuse("contains does not apply to masks", "explicit values")
         if "contains" in written and self.structure is not None:
-            yield f"contains would spoil the structure {self.structure}", "either contains or structure"
+            yield refuse(f"contains would spoil the structure {self.structure}", "either contains or structure")
         if self.contains is not None and len(self.contains) > self.numel:
-            yield f"{len(self.contains)} numbers do not fit into a tensor of {self.numel} elements", "a larger shape"
+            yield refuse(
+                f"{len(self.contains)} numbers do not fit into a tensor of {self.numel} elements", "a larger shape"
+            )
         if "values" in written:
             for key in ("low", "high", "exclude", "contains", "mean", "std"):
                 if key in written:
-                    yield f"{key} does not apply to explicit values", f"either values or {key}"
+                    yield refuse(f"{key} does not apply to explicit values", f"either values or {key}")
             if self.structure in ("distinct", "permutation", "one_hot"):
-                yield f"the structure {self.structure} would replace the explicit values", "either values or structure"
+                yield refuse(
+                    f"the structure {self.structure} would replace the explicit values", "either values or structure"
+                )
+
+    def _layout_contradictions(self) -> Iterator[PydanticCustomError]:
+        """Yield the mistake for each combination of keys about layout and memory that is not allowed."""
+        rank, layout = len(self.sizes), self.layout
+        for key, layouts in LAYOUTS_WITH.items():
+            if key in self.model_fields_set and layout not in layouts:
+                expected = "a sparse layout" if layouts == SPARSE_LAYOUTS else f"the layout {' or '.join(layouts)}"
+                yield refuse(f"{key} does not apply to the layout {layout}", expected)
+        if self.memory == "channels_last" and rank not in (4, 5):
+            yield refuse(
+                f"channels_last needs 4 or 5 dimensions, not {rank}", "such a shape, or another memory", at=("memory",)
+            )
+        inner = self.dense_dim or 0
+        least = min(inner, 1) if layout in ("strided", "mkldnn", "sparse_coo") else 2
+        if rank - inner < least:
+            dims = counted(least, "sparse dimension" if inner else "dimension")
+            yield refuse(f"the layout {layout} needs at least {dims}, not {max(rank - inner, 0)}", "a larger shape")
+        block, matrix = self.blocksize or (1, 1), self.sizes[: rank - inner][-2:]
+        if any(size % side for size, side in zip(matrix, block, strict=False)):
+            yield refuse(
+                f"blocks of {list(block)} do not tile a matrix of shape {list(matrix)}",
+                "sizes that they divide",
+                at=("blocksize",),
+            )
+        places = prod(self.sizes[: rank - inner] if layout == "sparse_coo" else matrix) // prod(block)
+        if (self.nnz or 0) > places:
+            yield refuse(
+                f"nnz = {self.nnz} is too many: there are {counted(places, 'place')}", f"at most {places}", at=("nnz",)
+            )
 
     @property
     def normal(self) -> tuple[float, float] | None:

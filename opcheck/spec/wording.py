@@ -104,6 +104,8 @@ def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, loc
     if kind in BOUNDS:
         name, words = BOUNDS[kind]
         return locate(path, f"{_called(path)} is out of range: {render(value)}", f"{words} {context[name]:g}")
+    if kind == "finite_number":
+        return locate(path, f"{_called(path)} is out of range: {render(value)}", "a finite number")
     if kind == "union_tag_not_found":
         what = f"wrong type for {_called(path)}: {name_of(value)}"
         return locate(path, what, "a number, string, boolean, array or table")

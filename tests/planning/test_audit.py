@@ -137,6 +137,14 @@ class TestAudit:
     def test_names_of_arguments_are_left_to_those_who_know_the_signature(self, audited: Audited) -> None:
         assert audited(HEAD + 'supports.backward = ["whatever"]') == []
 
+    def test_a_tag_has_a_name_of_its_own(self, audited: Audited) -> None:
+        text = 'tags = ["slow", "backward", "float64", "cuda"]\n'
+        assert audited(HEAD + text) == [
+            f'spec.toml:5:{text.index(name)}: "{name}" cannot be a tag: it is a {kind}, '
+            "whose cases pytest selects by the same name; expected another name"
+            for name, kind in (("backward", "check"), ("float64", "dtype"), ("cuda", "device"))
+        ]
+
     def test_tolerances_name_checks_and_dtypes(self, audited: Audited) -> None:
         text = (
             HEAD

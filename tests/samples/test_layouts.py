@@ -64,7 +64,7 @@ def test_specified_elements_have_the_values_of_the_dense_tensor(layout: str, dty
 
 
 @pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
-@pytest.mark.parametrize(("nnz", "specified"), [(0, 0), (1, 1), (5, 5), (12, 12), (100, 12), (None, 6)])
+@pytest.mark.parametrize(("nnz", "specified"), [(0, 0), (1, 1), (5, 5), (12, 12), (None, 6)])
 def test_nnz_elements_are_specified_or_about_half(layout: str, nnz: int | None, specified: int) -> None:
     made = laid_out(torch.ones(3, 4), layout, nnz=nnz)
     assert int((made.to_dense() != 0).sum()) == specified

@@ -107,6 +107,7 @@ class TestLeaves:
         self, dtype: str, memory: str, views: str, made: Made
     ) -> None:
         shapes: list[list[int]] = [[], [0, 2], [2, 3], [2, 3, 1, 2]]
+        shapes = shapes[-1:] if memory == "channels_last" else shapes
         inputs = made(*(f'{{ shape = {shape}, memory = "{memory}"{views} }}' for shape in shapes), dtype=dtype)
         assert [list(x.shape) for x in inputs.fill()[0]] == shapes
         for leaf in inputs.leaves:
@@ -145,7 +146,6 @@ class TestLeaves:
             ("float64", ', dtype = "complex"', True),
             ("int64", ', dtype = "real"', False),
             ("float64", ', dtype = "int64"', False),
-            ("float64", ', dtype = "int64", grad = true', False),
             ("float64", ', dtype = "float32"', False),
             ("float64", ', dtype = "float32", grad = true', True),
             ("float64", ', dtype = "complex", grad = false', False),

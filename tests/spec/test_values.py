@@ -223,6 +223,30 @@ class TestTensors:
             ("{ shape = [2, 2], dense_dim = 1 }", "dense_dim does not apply to the layout strided"),
             ("{ shape = [2, 2], layout = 'sparse_coo', conj = true }", "conj does not apply to the layout sparse_coo"),
             ("{ shape = [2], layout = 'sparse_csr' }", "the layout sparse_csr needs at least 2 dimensions, not 1"),
+            (
+                "{ shape = [3, 2], layout = 'sparse_csr', dense_dim = 1 }",
+                "the layout sparse_csr needs at least 2 sparse dimensions, not 1",
+            ),
+            (
+                "{ shape = [3, 2], layout = 'sparse_coo', dense_dim = 3 }",
+                "the layout sparse_coo needs at least 1 sparse dimension, not 0",
+            ),
+            (
+                "{ shape = [3, 2], layout = 'sparse_bsr', blocksize = [2, 1] }",
+                "blocks of [2, 1] do not tile a matrix of shape [3, 2]; expected sizes that they divide",
+            ),
+            ("{ shape = [3], layout = 'sparse_coo', nnz = 4 }", "nnz = 4 is too many: there are 3 places"),
+            (
+                "{ shape = [3, 2], layout = 'sparse_coo', nnz = 4, dense_dim = 1 }",
+                "nnz = 4 is too many: there are 3 places",
+            ),
+            (
+                "{ shape = [5, 4, 2], layout = 'sparse_bsc', nnz = 3, blocksize = [2, 2] }",
+                "nnz = 3 is too many: there are 2 places; expected at most 2",
+            ),
+            ("{ shape = [2, 3, 4], memory = 'channels_last' }", "channels_last needs 4 or 5 dimensions, not 3"),
+            ("{ shape = [2], dtype = 'int64', grad = true }", "a tensor of int64 has no derivative"),
+            ("{ shape = [2], dtype = 'integer', grad = true }", "a tensor of integer has no derivative"),
             ("{ shape = [2, 3], structure = 'hermitian' }", "hermitian needs square matrices, not the shape [2, 3]"),
             ("{ shape = [2], through = 'symmetrize' }", "symmetrize needs square matrices, not the shape [2]"),
             ("{ values = [1.0], low = 0.5 }", "low does not apply to explicit values"),
@@ -231,3 +255,16 @@ class TestTensors:
     )
     def test_keys_that_contradict_each_other_are_refused(self, refused: Read, text: str, what: str) -> None:
         assert refused(text).startswith(what)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "{ shape = [], layout = 'sparse_coo' }",
+            "{ shape = [3, 2], layout = 'sparse_coo', nnz = 3, dense_dim = 1 }",
+            "{ shape = [5, 4, 2], layout = 'sparse_bsc', nnz = 2, blocksize = [2, 2] }",
+            "{ shape = [2, 3, 4, 5, 6], memory = 'channels_last' }",
+            "{ shape = [2], dtype = 'real', grad = true }",
+        ],
+    )
+    def test_keys_that_agree_are_not(self, read: Read, text: str) -> None:
+        assert isinstance(read(text), Tensor)

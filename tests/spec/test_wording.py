@@ -351,6 +351,24 @@ class TestWrongNames:
 
 
 class TestNumbers:
+    @pytest.mark.parametrize("number", ["nan", "-inf", "1e400"])
+    @pytest.mark.parametrize("key", ["low", "high", "mean", "std", "exclude"])
+    def test_are_finite_where_others_make_no_sense(self, about_argument: About, key: str, number: str) -> None:
+        (line,) = about_argument(f"{{ shape = [2], {key} = {number} }}")
+        shown = "inf" if number == "1e400" else number
+        assert line == f"{number} }} -> {key} is out of range: {shown}; expected a finite number"
+
+    @pytest.mark.parametrize("key", ["atol", "rtol", "eps", "nondeterminism"])
+    def test_a_tolerance_is_finite(self, about: About, key: str) -> None:
+        assert about(f"tolerance.{key} = inf") == [
+            f"3:{len(key) + 14}: {key} is out of range: inf; expected a finite number"
+        ]
+
+    def test_a_block_has_elements(self, about_argument: About) -> None:
+        assert about_argument('{ shape = [2, 2], layout = "sparse_bsr", blocksize = [0, 1] }') == [
+            "0, 1] } -> an element of blocksize is out of range: 0; expected a number of at least 1"
+        ]
+
     def test_bounds_are_told(self, about: About) -> None:
         assert about("tolerance = { atol = -1, eps = 0 }") == [
             "3:22: atol is out of range: -1; expected a number of at least 0",
