@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opcheck.devices.presence import chosen_devices
 from opcheck.planning import loading
@@ -22,6 +22,9 @@ from opcheck.spec.document import shown
 from opcheck.spec.library import Library
 from opcheck.spec.load import BUILTIN
 from opcheck.spec.problems import Problem, SpecError, nearest
+
+if TYPE_CHECKING:
+    import torch
 
 Names = str | Sequence[str] | None
 """A name, several names, or None for all."""
@@ -41,6 +44,7 @@ def load(*specs: str | Path, project: str | Path | None = None) -> Library:
 
     Raises:
         SpecError: A path does not exist, or the specs or `[tool.opcheck]` have mistakes. The message lists all of them.
+        TypeError: One of `specs` is no path, such as a list of paths.
 
     Example:
         >>> import opcheck
@@ -58,7 +62,7 @@ def plan(
     operator: Names = None,
     check: Names = None,
     device: Names = None,
-    dtype: Names = None,
+    dtype: str | torch.dtype | Sequence[str | torch.dtype] | None = None,
     tag: Names = None,
     seed: int | None = None,
     project: str | Path | None = None,
@@ -72,7 +76,7 @@ def plan(
         operator: Ids, names or glob patterns of operators.
         check: Names of checks.
         device: Names of devices. Default: all that may be present.
-        dtype: Names of dtypes, or of groups such as `"floating"`.
+        dtype: Names of dtypes, or of groups such as `"floating"`, or `torch.dtype` objects.
         tag: Tags of operators.
         seed: Seed of the sample values. Default: the one in `[tool.opcheck]`, else 0.
         project: A folder of the project whose `[tool.opcheck]` to use. Default: the project of the calling file.
@@ -82,6 +86,7 @@ def plan(
 
     Raises:
         ValueError: A name does not exist, no case is selected, or the seed is no whole number of at least 0.
+        TypeError: `library` is not a `Library`, or a name is not a string.
         SpecError: `[tool.opcheck]` or a device profile has a mistake.
 
     Example:
@@ -96,17 +101,40 @@ def plan(
         torch.sin[inplace]::backward[cpu-float64]
         torch.sin[inplace]::backward[cpu-complex128]
     """
+    if not isinstance(library, Library):
+        raise TypeError(f"opcheck.plan expects a Library, as opcheck.load returns it, not {type(library).__name__}")
     settings = settings_of(project)
+    dtypes = None if dtype is None else [_name_of_dtype(one) for one in several(dtype)]
     selection = Selection(
-        several(operator), several(check), several(dtype), several(tag), settings.derive, settings.engine
-    )
+        _names("operator", operator), _names("check", check), _names("dtype", dtypes), _names("tag", tag),
+        settings.derive, settings.engine,
+    )  # fmt: skip
     mistakes = selection.mistakes(library)
     if mistakes:
         raise ValueError("\n".join(mistakes))
-    cases = planned(library, chosen_devices(several(device), settings), selection, seed_of(seed, settings))
+    cases = planned(library, chosen_devices(_names("device", device), settings), selection, seed_of(seed, settings))
     if not cases:
         raise ValueError("no case is selected")
     return cases
+
+
+def _names(key: str, value: Names) -> tuple[str, ...]:
+    """Return the names that a keyword selects; none for None, which selects everything.
+
+    Raises TypeError if one is not a string, ValueError if there are none, so that nothing would be selected.
+    """
+    names = several(value)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{key} expects a name or several, not {type(name).__name__}")
+    if value is not None and not names:
+        raise ValueError(f"{key} has no names: nothing would be selected; expected at least one, or None for all")
+    return names
+
+
+def _name_of_dtype(dtype: Any) -> Any:
+    """Return the name of a `torch.dtype`, without importing torch. Anything else is returned unchanged."""
+    return str(dtype).removeprefix("torch.") if type(dtype).__name__ == "dtype" else dtype
 
 
 def several(value: Any) -> tuple[Any, ...]:
@@ -135,8 +163,11 @@ def folder_of(file: str) -> Path:
 def settings_of(project: str | Path | None) -> Settings:
     """Return the settings of a project, and import its plugins. The default is the project of the calling file.
 
-    Raises SpecError if `[tool.opcheck]` has a mistake, or a plugin cannot be imported.
+    Raises SpecError if there is no such folder, `[tool.opcheck]` has a mistake, or a plugin cannot be imported.
     """
+    if project is not None and not Path(project).is_dir():
+        file, line = caller()
+        raise SpecError([Problem(shown(Path(file)), line, 1, f'no such folder: "{project}"', "a folder of a project")])
     settings = Settings.find(folder_of(caller()[0]) if project is None else Path(project))
     load_plugins(settings)
     return settings
@@ -145,11 +176,13 @@ def settings_of(project: str | Path | None) -> Settings:
 def _spec_paths(specs: Iterable[str | Path], settings: Settings) -> list[Path]:
     """Return the paths of specs that the calling file names, relative to its folder.
 
-    Raises SpecError, at the line of the call, if a path does not exist.
+    Raises SpecError, at the line of the call, if a path does not exist, and TypeError for anything but a path.
     """
     file, line = caller()
     folder, paths, problems = folder_of(file), [], []
     for spec in specs:
+        if not isinstance(spec, (str, os.PathLike)):
+            raise TypeError(f"specs are paths, each an argument of its own, not {type(spec).__name__}")
         path = folder / spec
         if not path.exists() and Path(spec).parts[:1] == (BUILTIN,):
             path = Path(spec)

@@ -121,6 +121,44 @@ def test_names_that_select_nothing_are_mistakes(library, selection, message):
         opcheck.plan(library, **selection)
 
 
+def test_dtypes_may_be_those_of_torch(library):
+    assert {case.dtype for case in opcheck.plan(library, dtype=torch.float64)} == {"float64"}
+    assert {case.dtype for case in opcheck.plan(library, dtype=[torch.float16, "int64", "double"])} == {
+        "float16", "float64", "complex128",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda library: opcheck.plan(library, operator=3), "^operator expects a name or several, not int$"),
+        (lambda library: opcheck.plan(library, check=[None]), "^check expects a name or several, not NoneType$"),
+        (lambda library: opcheck.plan(library, dtype=float), "^dtype expects a name or several, not type$"),
+        (
+            lambda library: opcheck.plan("specs"),
+            "^opcheck.plan expects a Library, as opcheck.load returns it, not str$",
+        ),
+        (lambda library: opcheck.load(["specs"]), "^specs are paths, each an argument of its own, not list$"),
+        (lambda library: opcheck.cases(3), "^specs are paths, each an argument of its own, not int$"),
+    ],
+)
+def test_what_is_no_name_no_path_and_no_library_is_refused(library, call, message):
+    with pytest.raises(TypeError, match=message):
+        call(library)
+
+
+@pytest.mark.parametrize("key", ["operator", "check", "device", "dtype", "tag"])
+def test_no_name_at_all_selects_nothing(library, key):
+    with pytest.raises(ValueError, match=f"^{key} has no names: nothing would be selected; expected at least one, or"):
+        opcheck.plan(library, **{key: []})
+
+
+def test_a_project_is_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(opcheck.SpecError, match=r"^tests/api/test_plan.py:\d+:1: no such folder: .*/none"):
+        opcheck.load("builtin", project=tmp_path / "none")
+
+
 def test_cases_run_to_outcomes_in_their_order(folder, library):
     cases = opcheck.plan(library, check="backward", device="cpu", dtype="float64", project=folder)
     outcomes = opcheck.run(cases, project=folder)
