@@ -73,7 +73,8 @@ class CheckSession(RunSession):
     def rerun(self, case: Case) -> str:
         """Return the call of `opcheck.check` that runs a case alone."""
         seed = f", seed={case.base_seed}" if case.base_seed else ""
-        return f'opcheck.check({case.operator.id}, ..., checks="{case.check}"{seed})'
+        name = "function" if case.operator.id.endswith("<lambda>") else case.operator.id
+        return f'opcheck.check({name}, ..., checks="{case.check}"{seed})'
 
 
 def check(

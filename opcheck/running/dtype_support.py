@@ -104,8 +104,20 @@ def _cause(context: Context) -> str:
         reason = f"it refuses inputs that require grad ({why})" if why else "no output requires grad"
         reasons.append(reason + (f" in {', '.join(bare)}" if pulled else ""))
     document, span = case.operator.document, case.operator.span
-    place = f"{document.file}:{span.line}:{span.column}: " if document.text else ""
-    return f"{place}{case.operator.id}: write {_written(case, entries)}: {', and '.join(reasons)}"
+    place, advice = "", _called(entries)
+    if document.text:  # it comes from a spec
+        place, advice = f"{document.file}:{span.line}:{span.column}: ", f"write {_written(case, entries)}"
+    return f"{place}{case.operator.id}: {advice}: {', and '.join(reasons)}"
+
+
+def _called(entries: Mapping[str, Any]) -> str:
+    """Return how to change a call of `opcheck.check`, instead of keys of a spec."""
+    if "inplace" in entries:
+        return "wrap it as `lambda x: function(x.clone())`"
+    claims = dict(entries)
+    if "dtypes" in claims:
+        claims["dtypes"] = claims["dtypes"].get("backward", claims["dtypes"]["forward"])
+    return "pass " + " and ".join(f"{key}={value!r}" for key, value in claims.items())
 
 
 def _written(case: Case, entries: Mapping[str, Any]) -> str:

@@ -27,6 +27,12 @@ def complex_(*shape: int) -> torch.Tensor:
     return torch.complex(real(*shape), real(*shape).flip(0))
 
 
+def not_in_half(x: torch.Tensor) -> torch.Tensor:
+    if x.dtype in (torch.float16, torch.bfloat16):
+        raise TypeError("float32 or float64, please")
+    return 2 * x
+
+
 def outcomes(report: opcheck.CheckReport) -> dict[str, str]:
     return {f"{outcome.check}[{outcome.dtype}]": outcome.outcome for outcome in report}
 
@@ -104,13 +110,26 @@ class TestWrongFunctions:
         assert of_spec.reason in message
         assert f"operators.faulty.<lambda>::backward[cpu-{dtype}]: failed" in message
         assert "numerical" in message
-        assert 'run just this: opcheck.check(operators.faulty.<lambda>, ..., checks="backward")' in message
+        assert 'run just this: opcheck.check(function, ..., checks="backward")' in message
         assert isinstance(caught.value, AssertionError)
 
     def test_the_message_names_the_place_of_the_call(self):
         report = opcheck.check(faulty.wrong_sign, real(2), checks="backward", raise_exception=False)
         assert "sample 0 (tests/api/test_check.py:" in report.failures[0].message
         assert "realized: float64[2]" in report.failures[0].message
+
+    @pytest.mark.parametrize(
+        ("function", "advice"),
+        [
+            (lambda x: x.mul_(2), "wrap it as `lambda x: function(x.clone())`: it returns its first argument"),
+            (lambda x: x.detach() + 1, "pass supports={'backward': False, 'forward_ad': False}: no output requires"),
+            (not_in_half, "pass dtypes=['float32', 'float64']: it refuses float16, bfloat16 (TypeError: "),
+        ],
+    )
+    def test_advice_is_about_the_call_and_not_about_a_spec(self, function, advice):
+        report = opcheck.check(function, real(2), dtypes="floating", raise_exception=False)
+        assert f": {advice}" in report.failure()
+        assert ": write " not in report.failure()
 
     def test_each_cause_is_told_once(self):
         report = opcheck.check(mistaken.too_few, real(2), real(2), supports=BARE, raise_exception=False)
