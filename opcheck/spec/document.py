@@ -63,6 +63,10 @@ class Document:
         try:
             document = cls(file, text, tomli.loads(text))
         except tomli.TOMLDecodeError as error:
+            again = Positions(text).repeated()
+            if again is not None and again.start < error.pos:  # else it comes after the mistake
+                what = f"the key {text[again.start : again.end]} is assigned a second time"
+                raise SpecError([Problem(file, again.line, again.column, what, "each key once")]) from None
             meant = next((IN_TOML[word] for word in IN_TOML if text.startswith(word, error.pos)), "")
             what = worded(f"invalid TOML: {error.msg}", nearest=meant)
             raise SpecError([Problem(file, error.lineno, error.colno, what)]) from None

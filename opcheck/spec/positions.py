@@ -39,7 +39,9 @@ class Positions:
 
     def __init__(self, text: str) -> None:
         """Scan `text`, a document that tomli has accepted. In any other text, scan as much as possible."""
-        self._root = _Scanner(text).scan()
+        scanner = _Scanner(text)
+        self._root = scanner.scan()
+        self._repeated = scanner.repeated
         self._line_starts = [0, *(newline.end() for newline in re.finditer("\n", text))]
 
     def key(self, path: Path) -> Span | None:
@@ -71,6 +73,10 @@ class Positions:
                 if span:
                     yield depth, span
             level, depth = [child for node in level for child in node.children.values()], depth + 1
+
+    def repeated(self) -> Span | None:
+        """Return the position of the first key that is assigned a second time, which TOML forbids; None without one."""
+        return self._span(self._repeated)
 
     def _find(self, path: Path) -> _Node | None:
         node: _Node | None = self._root
@@ -146,6 +152,7 @@ class _Scanner:
         self._end = 0  # of the last statement; blanks and comments after it do not belong to a table
         self._root = _Node(value=(0, len(text)))
         self._table = self._root  # the table that `key = value` lines belong to
+        self.repeated: _Extent | None = None  # the first key that is assigned a second time
         self._open: list[tuple[_Node, int]] = []  # tables whose text continues, and where their headers start
 
     def scan(self) -> _Node:
@@ -216,6 +223,8 @@ class _Scanner:
         node = table
         for key in keys:
             node = node.child(*key)
+        if node.value is not None and self.repeated is None:
+            self.repeated = keys[-1][1]
         return node
 
     def _value(self, node: _Node) -> None:

@@ -60,6 +60,25 @@ class TestFiles:
             f'spec.toml:2:10: invalid TOML: Invalid value; did you mean "{toml}"?'
         ]
 
+    @pytest.mark.parametrize(
+        ("text", "place"),
+        [
+            ("reseed = true\nnotes = ''\nreseed = false\nnotes = ''", "4:1"),
+            ('tolerance = { "reseed" = 1, "reseed" = 2 }', "2:29"),
+            ("tolerance.reseed = 1\ntolerance.reseed = { a = 2 }", "3:11"),
+        ],
+    )
+    def test_a_key_that_is_written_twice_is_named_at_its_second_place(
+        self, mistakes: Mistakes, text: str, place: str
+    ) -> None:
+        (line,) = mistakes(f"[[operator]]\n{text}\n")
+        key = '"reseed"' if '"' in text else "reseed"
+        assert line == f"spec.toml:{place}: the key {key} is assigned a second time; expected each key once"
+
+    def test_a_key_that_is_written_twice_after_another_mistake_is_not(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes("[[operator]]\nreseed = yes\nnotes = 1\nnotes = 2\n")
+        assert line == "spec.toml:2:10: invalid TOML: Invalid value"
+
     def test_inline_tables_may_go_over_several_lines_as_in_toml_1_1(self, mistakes: Mistakes) -> None:
         text = '[[operator]]\nname = "torch.sin"\nsamples = [{\n  use = "unary",\n  lo = 1,\n}]\n'
         (line,) = mistakes(text)
