@@ -74,12 +74,6 @@ def test_a_disclaimer_that_no_sample_can_show_is_not_verified(verdict_of, featur
     assert (outcome.outcome, outcome.reason) == ("error", f"unsupported: no sample shows whether {feature} is refused")
 
 
-def test_a_list_of_arguments_that_leaves_none_out_disclaims_nothing(verdict_of):
-    keys = 'supports = { backward = ["x"] }'
-    outcome = verdict_of("operators.right.square", "unsupported", keys=keys)
-    assert (outcome.outcome, outcome.reason) == ("error", "unsupported: no sample shows whether backward is refused")
-
-
 def test_a_disclaimer_about_another_variant_leaves_the_function_with_the_reason(verdict_of):
     keys = 'supports = { inplace_backward = false }\nvariants = ["inplace"]'
     outcome = verdict_of("torch.sin", "unsupported", keys=keys)
