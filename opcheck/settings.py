@@ -20,6 +20,8 @@ from opcheck.spec.wording import validated
 
 FOLDER = "specs"
 """The folder of specs in a project whose settings name none."""
+LONGEST = 1e9
+"""The largest time limit, in seconds. The timers of operating systems do not count much further."""
 NO_SPECS = (
     "no specs here: name files or folders of them, or write `specs = [...]` under [tool.opcheck] in pyproject.toml; "
     "`builtin` is the shipped library"
@@ -52,7 +54,9 @@ class Settings(Located):
         256, description="MiB that a batch of evaluations, or a Jacobian wanted in full, may take"
     )
     derive: Derive = Field(default="standard", description="how many samples to derive from each written one")
-    timeout: Annotated[float, Field(gt=0)] | None = Field(default=None, description="seconds that a case may take")
+    timeout: Annotated[float, Field(gt=0, le=LONGEST)] | None = Field(
+        default=None, description="seconds that a case may take"
+    )
     memory: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="MiB that the process of a case may take in `opcheck run`"
     )

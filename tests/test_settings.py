@@ -83,6 +83,13 @@ def test_mistakes_come_all_at_once_with_their_places(write: Write) -> None:
     ]
 
 
+@pytest.mark.parametrize("seconds", ["inf", "1e30"])
+def test_a_time_limit_is_one_that_a_timer_can_count(write: Write, seconds: str) -> None:
+    (line,) = lines_of(write(f"[tool.opcheck]\ntimeout = {seconds}\n", "pyproject.toml"))
+    assert line.startswith("pyproject.toml:2:11: timeout is out of range: ")
+    assert line.endswith("; expected a number of at most 1e+09")
+
+
 def test_dotted_keys_have_places_too(write: Write) -> None:
     assert lines_of(write("[tool]\nopcheck.max_element = 3\n", "pyproject.toml")) == [
         'pyproject.toml:2:9: unknown key "max_element"; expected one of specs, modules, devices, plugins, '

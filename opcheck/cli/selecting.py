@@ -12,7 +12,7 @@ from opcheck.cli.stdout import warn
 from opcheck.devices.presence import UnknownDevice, chosen_devices
 from opcheck.planning import Selection, load
 from opcheck.pytest_plugin.options import number, whole_number
-from opcheck.settings import NO_SPECS, Settings
+from opcheck.settings import LONGEST, NO_SPECS, Settings
 from opcheck.spec import Library
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.problems import RequestError
@@ -49,7 +49,7 @@ def add_processes(parser: argparse.ArgumentParser, seconds: float) -> None:
     seconds: the default time limit of an operator.
     """
     parser.add_argument(
-        "--timeout", type=float, default=seconds, metavar="SECONDS", help=f"for an operator; default: {seconds:g}"
+        "--timeout", type=time_limit, default=seconds, metavar="SECONDS", help=f"for an operator; default: {seconds:g}"
     )
     add_count(parser)
 
@@ -65,6 +65,11 @@ def _count(text: str) -> int:
     if text == "auto":
         return os.cpu_count() or 1
     return whole_number(text, 1, "is no number of processes; expected a whole number of at least 1, or auto")
+
+
+def time_limit(text: str) -> float:
+    """Return a time limit in seconds; 0 stands for none. Raises ArgumentTypeError."""
+    return number(text, 0, LONGEST, f"is no time limit; expected seconds, at most {LONGEST:g}, or 0 for none")
 
 
 def duration(text: str) -> float:

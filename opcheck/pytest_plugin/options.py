@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +30,16 @@ def shard(text: str) -> str:
 def seed(text: str) -> int:
     """Return a seed as a number. Raises ArgumentTypeError."""
     return whole_number(text, 0, "is not a seed; expected a whole number of at least 0")
+
+
+def step(text: str) -> float:
+    """Return a step of differences as a number. Raises ArgumentTypeError."""
+    return number(text, math.ulp(0.0), sys.float_info.max, "is not a step; expected a finite number above 0")
+
+
+def tolerance(text: str) -> float:
+    """Return a tolerance as a number. Raises ArgumentTypeError: nothing would fail an infinite tolerance."""
+    return number(text, 0, sys.float_info.max, "is not a tolerance; expected a finite number of at least 0")
 
 
 def whole_number(text: str, least: int, otherwise: str) -> int:
@@ -83,7 +95,8 @@ class Option:
 _NAMES = {"action": "append", "default": [], "metavar": "NAMES"}
 _FILE = {"metavar": "FILE"}
 _EXPRESSION = {"metavar": "EXPRESSION"}
-_NUMBER = {"type": float, "metavar": "X"}
+_STEP = {"type": step, "metavar": "X"}
+_TOLERANCE = {"type": tolerance, "metavar": "X"}
 _FLAG = {"action": "store_true", "default": None}
 OPTIONS = (
     Option(
@@ -130,10 +143,10 @@ OPTIONS = (
         "--derive", "derivatives", "how many samples to derive from each written one; default: standard",
         {"choices": ["none", "standard", "thorough"]},
     ),
-    Option("--eps", "derivatives", "the step of differences, for all derivatives", _NUMBER),
-    Option("--atol", "derivatives", "the absolute tolerance, for all derivatives", _NUMBER),
-    Option("--rtol", "derivatives", "the relative tolerance, for all derivatives", _NUMBER),
-    Option("--nondeterminism", "derivatives", "how far two passes may differ, for all derivatives", _NUMBER),
+    Option("--eps", "derivatives", "the step of differences, for all derivatives", _STEP),
+    Option("--atol", "derivatives", "the absolute tolerance, for all derivatives", _TOLERANCE),
+    Option("--rtol", "derivatives", "the relative tolerance, for all derivatives", _TOLERANCE),
+    Option("--nondeterminism", "derivatives", "how far two passes may differ, for all derivatives", _TOLERANCE),
     Option(
         "--jacobian", "derivatives", "whole Jacobians, random projections, or what size and structure allow",
         {"choices": ["full", "projected", "auto"]},

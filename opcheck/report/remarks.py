@@ -65,6 +65,7 @@ def _wide(records: Iterable[Outcome]) -> dict[str, dict[str, dict[str, None]]]:
     operators: dict[str, dict[str, dict[str, None]]] = {}
     for record in records:
         if wide := record.fields.get("tolerance"):
-            text = ", ".join(f"{name} = {value:g}" for name, value in wide.items())
+            # A report stores infinities and NaN as text.
+            text = ", ".join(f"{name} = {float(value):g}" for name, value in wide.items())
             operators.setdefault(record.operator, {}).setdefault(text, {})[record.check] = None
     return operators

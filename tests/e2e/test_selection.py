@@ -52,6 +52,20 @@ def test_selection_runs_these_and_no_others(cli, options, expected):
     assert f"{counted} in " in run.out.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--atol", "inf"], '"inf" is not a tolerance; expected a finite number of at least 0'),
+        (["--timeout", "nan"], '"nan" is no time limit; expected seconds, at most 1e+09, or 0 for none'),
+        (["--memory", "-5"], '"-5" is no memory limit; expected a whole number of MiB, at least 1'),
+    ],
+)
+def test_limits_out_of_range_are_refused(cli, words, message):
+    run = cli("run", *words)
+    assert run.err.splitlines()[-1] == f"opcheck run: error: argument {words[0]}: {message}"
+    assert (run.code, run.out) == (2, "")
+
+
 def test_the_first_failure_ends_a_run_with_x(cli):
     run = cli("run", "-x", "--check=backward", *REPORTS)
     assert run.outcomes == only("demo.wrong::backward[cpu-float64]")

@@ -64,7 +64,7 @@ def passed_on(*words: str) -> dict[str, Any]:
         ("-x --lf", {"x": True, "lf": True}),
         ("--report-json r.json --junitxml=r.xml", {"report_json": "r.json", "junitxml": "r.xml"}),
         ("--engine torch --jacobian projected", {"engine": "torch", "jacobian": "projected"}),
-        ("--eps 0 --atol=1e-3", {"eps": 0.0, "atol": 1e-3}),
+        ("--eps 5e-324 --atol=1e-3 --rtol 0", {"eps": 5e-324, "atol": 1e-3, "rtol": 0.0}),
         ("--fast-mode --no-raise-exception", {"fast_mode": True, "raise_exception": False}),
         ("", {}),
     ],
@@ -86,7 +86,29 @@ def test_only_what_is_there_overrides_specs() -> None:
         return overrides(argparse.Namespace(**found))
 
     assert overriding() == {}
-    assert overriding("--eps=0", "--no-raise-exception", "--seed=1") == {"eps": 0.0, "raise_exception": False}
+    assert overriding("--atol=0", "--no-raise-exception", "--seed=1") == {"atol": 0.0, "raise_exception": False}
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "expected"),
+    [
+        ("--eps", "0", "is not a step; expected a finite number above 0"),
+        ("--eps", "-1", "is not a step; expected a finite number above 0"),
+        ("--eps", "nan", "is not a step; expected a finite number above 0"),
+        ("--atol", "inf", "is not a tolerance; expected a finite number of at least 0"),
+        ("--rtol", "-0.1", "is not a tolerance; expected a finite number of at least 0"),
+        ("--nondeterminism", "1e999", "is not a tolerance; expected a finite number of at least 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(
+    option: str, text: str, expected: str, capsys: pytest.CaptureFixture[str], pytester: pytest.Pytester
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        commands().parse_args([option, text])
+    assert capsys.readouterr().err.endswith(f'error: argument {option}: "{text}" {expected}\n')
+    result = pytester.runpytest_inprocess(f"--opcheck-{option.removeprefix('--')}={text}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f'*"{text}" {expected}'])
 
 
 @pytest.mark.parametrize("name", ["engine", "jacobian"])

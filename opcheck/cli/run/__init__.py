@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from opcheck.cli.run.ray.cluster import LOCAL, address
 from opcheck.cli.run.ray.controller import RayRun
 from opcheck.cli.run.start import TIMEOUT, run_cases
-from opcheck.cli.selecting import add_paths
-from opcheck.pytest_plugin.options import add_options
+from opcheck.cli.selecting import add_paths, time_limit
+from opcheck.pytest_plugin.options import add_options, whole_number
 from opcheck.spec.problems import RequestError
 
 
@@ -37,10 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print failures as annotations, which GitHub shows at their lines",
     )  # fmt: skip
     parser.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help=f"time limit for a case; default: {TIMEOUT:g}; 0: none"
+        "--timeout", type=time_limit, metavar="SECONDS", help=f"time limit for a case; default: {TIMEOUT:g}; 0: none"
     )
+    size = partial(whole_number, least=1, otherwise="is no memory limit; expected a whole number of MiB, at least 1")
     parser.add_argument(
-        "--memory", type=int, metavar="MIB", help="memory limit for a case; default: depends on what is available"
+        "--memory", type=size, metavar="MIB", help="memory limit for a case; default: depends on what is available"
     )
     add_options(parser, "derivatives")
 
