@@ -55,7 +55,7 @@ class Plugin:
         self.shared: Shared | None = None
         """The numbers of selected cases in this and in other shards; None without a shard, or before collection."""
         self.refused = ""
-        """Why the cases cannot be divided into shards by the given durations; empty if they can."""
+        """Why the cases cannot be selected, or divided into shards by the given durations; empty if they can."""
         self.reports: Any = None
         """The `RunReports` of the run, in the controlling process, if a report is requested or by `opcheck run`."""
         self.troubles: list[str] = []

@@ -49,10 +49,16 @@ class Sharding:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
         """Let other plugins select. Record the selected cases, keep those of the shard, and shuffle them.
 
-        Other tests than cases are all kept, and keep their positions.
+        Other tests than cases are all kept, and keep their positions. Raises UsageError for a wrong -k or -m.
         """
         collected = cases_of(items)
-        yield
+        try:
+            yield
+        except pytest.UsageError as error:
+            if not hasattr(config, "workerinput"):
+                raise
+            self._refuse(str(error), items)
+            return
         selected = cases_of(items)
         if selected or self.shard:
             self.plugin.planned = digest(case.id for case in selected), self.plugin.catalogue.digest()
@@ -64,8 +70,7 @@ class Sharding:
             others = [item for item in items if not kept[item]]
             self.plugin.shared = Shared(str(self.shard), len(selected) - len(others), len(others))
             if collected and self.durations and (mistake := self.durations.mistake(collected)):
-                self.plugin.refused = mistake  # not raised: pytest-xdist would treat an exception as a crash
-                items.clear()
+                self._refuse(mistake, items)
             elif others:
                 items[:] = [item for item in items if kept[item]]
                 config.hook.pytest_deselected(items=others)
@@ -73,3 +78,8 @@ class Sharding:
             cases = [item for item in items if isinstance(item, CaseItem)]
             shuffled = iter(random.Random(self.plugin.order).sample(cases, len(cases)))
             items[:] = [next(shuffled) if isinstance(item, CaseItem) else item for item in items]
+
+    def _refuse(self, mistake: str, items: list[pytest.Item]) -> None:
+        """Select nothing, and keep the reason. It is not raised: pytest-xdist would treat an exception as a crash."""
+        self.plugin.refused = mistake
+        items.clear()

@@ -101,6 +101,8 @@ def test_all_that_holds_gives_exit_code_0(cli):
             'did you mean "demo.double[inplace]::backward[cpu-float64]"?',
         ),
         (["-k", "and and"], "Wrong expression passed to '-k'"),
+        (["-n", "1", "-k", "double and"], "opcheck: Wrong expression passed to '-k': double and: at column 11: "),
+        (["-n", "1", "-m", "quick and"], "opcheck: Wrong expression passed to '-m': quick and: at column 10: "),
         (["-n", "many"], 'argument -n: "many" is neither a number nor auto'),
     ],
 )

@@ -104,7 +104,7 @@ class RunReporter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Record the reason if the cases could not be divided into shards."""
+        """Record the reason if the cases could not be selected, or divided into shards."""
         if self.plugin.refused:
             self.mistakes.append(f"opcheck: {self.plugin.refused}")
 
