@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +16,7 @@ from opcheck.spec.document import PROJECT, Document, read_bytes, shown
 from opcheck.spec.limits import Limits
 from opcheck.spec.model import Frozen, Located
 from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.problems import Problem, SpecError, nearest
 from opcheck.spec.wording import validated
 
 FOLDER = "specs"
@@ -81,6 +82,12 @@ class Settings(Located):
         usual = self.root / FOLDER
         return [self.root / path for path in self.specs] or ([usual] if usual.is_dir() else [])
 
+    def required_specs(self) -> list[Path]:
+        """Return `spec_paths()`. Raises SpecError for those that do not exist."""
+        if missing := self._missing("specs", "file or folder", "a TOML file, or a folder of them", Path.exists):
+            raise SpecError(missing)
+        return self.spec_paths()
+
     def device_folders(self) -> tuple[Path, ...]:
         """Return the folders of device profiles."""
         return tuple(self.root / path for path in self.devices)
@@ -88,9 +95,27 @@ class Settings(Located):
     def profiles(self) -> dict[str, DeviceProfile]:
         """Return the device profiles by name, including those given on the command line.
 
-        Raises SpecError with the mistakes in all profiles.
+        Raises SpecError for folders that do not exist, and with the mistakes in all profiles.
         """
-        return profiles(self.device_folders(), self._profiles)
+        missing = self._missing("devices", "folder", "a folder of device profiles", Path.is_dir)
+        try:
+            found = profiles(tuple(filter(Path.is_dir, self.device_folders())), self._profiles)
+        except SpecError as error:
+            raise SpecError([*missing, *error.problems]) from None
+        if missing:
+            raise SpecError(missing)
+        return found
+
+    def _missing(self, key: str, kind: str, expected: str, is_there: Callable[[Path], bool]) -> list[Problem]:
+        """Return a problem for each path under a key that does not exist. kind, expected: what it should be."""
+        problems = []
+        for index, name in enumerate(getattr(self, key)):
+            path = self.root / name
+            if not is_there(path):
+                near = nearest(path.name, (one.name for one in path.parent.glob("*") if is_there(one)))
+                meant = str(Path(name).with_name(near)) if near else ""
+                problems.append(self.problem((key, index), f'no such {kind}: "{name}"', expected, meant))
+        return problems
 
     def dtypes(self) -> tuple[str, ...]:
         """Return the dtypes that device profiles declare. Raises SpecError as `profiles` does."""

@@ -98,6 +98,20 @@ def test_dotted_keys_have_places_too(write: Write) -> None:
     ]
 
 
+def test_a_path_that_does_not_exist_has_its_place_and_the_nearest_one(write: Write) -> None:
+    write("", "own/specs/sin.toml")
+    path = write("[tool.opcheck]\nspecs = ['own/spec']\ndevices = ['own/specs/sin.toml', 'own']\n", "pyproject.toml")
+    settings = Settings.read(path)
+    with pytest.raises(SpecError) as caught:
+        settings.required_specs()
+    expected = 'expected a TOML file, or a folder of them; did you mean "own/specs"?'
+    assert str(caught.value) == f'pyproject.toml:2:10: no such file or folder: "own/spec"; {expected}'
+    with pytest.raises(SpecError) as caught:
+        settings.profiles()
+    expected = "expected a folder of device profiles"
+    assert str(caught.value) == f'pyproject.toml:3:12: no such folder: "own/specs/sin.toml"; {expected}'
+
+
 def test_a_table_is_needed(write: Write) -> None:
     assert lines_of(write("[tool]\nopcheck = 3\n", "pyproject.toml")) == [
         "pyproject.toml:2:11: wrong type for the table: an integer (3); expected a table"

@@ -53,7 +53,7 @@ def load(*specs: str | Path, project: str | Path | None = None) -> Library:
         ['torch.div', 'torch.div[floor]', 'torch.div[trunc]', 'torch.div[sparse]']
     """
     settings = settings_of(project)
-    return loading.load(_spec_paths(specs, settings) or settings.spec_paths(), settings)
+    return loading.load(_spec_paths(specs, settings) or settings.required_specs(), settings)
 
 
 def plan(

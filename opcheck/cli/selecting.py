@@ -89,7 +89,7 @@ def loaded(paths: list[Path] | list[str], settings: Settings) -> Library:
 
     Raises SpecError with all mistakes in the specs, RequestError if there are no specs.
     """
-    own = [Path(path) for path in paths] or settings.spec_paths()
+    own = [Path(path) for path in paths] or settings.required_specs()
     if not own:
         raise RequestError([NO_SPECS])
     return load(own, settings)

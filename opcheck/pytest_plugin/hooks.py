@@ -91,11 +91,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def _refuse_unknown_names(plugin: Plugin) -> None:
-    """Raise UsageError for unknown checks, dtypes and devices, and for absent devices.
+    """Raise UsageError for unknown checks, dtypes and devices, for absent devices, and for specs that do not exist.
 
     Otherwise, such names would silently select nothing, or test nothing.
     """
     option = plugin.config.option
+    requests_all = not plugin.named_paths and (plugin.config.getini("opcheck_specs") or plugin.is_used)
+    if (option.opcheck_specs or requests_all) and (missing := plugin.missing_specs()):
+        raise pytest.UsageError("\n".join(missing))
     if option.opcheck_device:
         plugin.devices  # noqa: B018
         is_worker = hasattr(plugin.config, "workerinput")

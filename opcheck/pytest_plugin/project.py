@@ -128,6 +128,26 @@ class Plugin:
             named = [*self.settings.spec_paths(), *named]
         return [(base / path).resolve() for path in named]
 
+    def missing_specs(self) -> list[str]:
+        """Return why files and folders of specs that the project or an option names cannot be collected."""
+        from opcheck.spec import SpecError
+        from opcheck.spec.document import shown
+
+        try:
+            self.settings.required_specs()
+        except SpecError as error:
+            return str(error).splitlines()
+        what = "no such file or folder of specs, which opcheck_specs or --opcheck-specs names"
+        return [f"{shown(path)}: {what}" for path in self.folders if not path.exists()]
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the settings of the project mention opcheck. Does not import pydantic, as `settings` does."""
+        base = self.config.invocation_params.dir
+        files = (folder / "pyproject.toml" for folder in (base, *base.parents))
+        nearest = next(filter(Path.is_file, files), None)
+        return nearest is not None and b"opcheck" in nearest.read_bytes()
+
     @cached_property
     def named_paths(self) -> list[Path]:
         """The paths on the command line, except the current folder, its parents and the root, which mean all tests."""

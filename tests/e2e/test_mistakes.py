@@ -112,6 +112,17 @@ def test_a_mistake_in_the_settings_has_its_place(cli, project):
         assert run.code == 2
 
 
+@pytest.mark.parametrize("command", ["run", "validate", "list"])
+def test_a_folder_that_the_settings_name_and_that_does_not_exist_is_told_at_its_place(cli, project, command):
+    project.write("pyproject.toml", '[tool.opcheck]\nspecs = ["specs", "more"]\n')
+    run = cli(command)
+    assert run.err == (
+        'pyproject.toml:2:19: no such file or folder: "more"; expected a TOML file, or a folder of them\n'
+    )
+    assert (run.code, run.out) == (2, "")
+    assert cli(command, "specs/god.toml").err.startswith("specs/god.toml:1:1: ")
+
+
 def test_mistakes_of_several_files_come_all_at_once(cli, project):
     project.write("wrong/a.toml", spec("dtype = []", "tag = []"))
     project.write("wrong/b.toml", spec("dtypes = 3"))

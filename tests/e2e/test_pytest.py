@@ -152,6 +152,21 @@ class TestSelection:
         assert line.endswith(end)
         assert run.code == pytest.ExitCode.USAGE_ERROR
 
+    def test_specs_that_the_settings_name_and_that_do_not_exist_are_told(self, project, plain_pytest):
+        project.write("pyproject.toml", '[tool.opcheck]\nspecs = ["spec"]\n')
+        run = plain_pytest()
+        expected = 'expected a TOML file, or a folder of them; did you mean "specs"?'
+        assert run.err == f'ERROR: pyproject.toml:2:10: no such file or folder: "spec"; {expected}\n\n'
+        assert run.code == pytest.ExitCode.USAGE_ERROR
+        assert plain_pytest("tests").code == 0  # no specs are requested
+
+    @pytest.mark.parametrize("option", ["-oopcheck_specs=nope", "--opcheck-specs=nope"])
+    def test_specs_that_an_option_names_and_that_do_not_exist_are_told(self, plain_pytest, option):
+        run = plain_pytest(option)
+        what = "no such file or folder of specs, which opcheck_specs or --opcheck-specs names"
+        assert run.err == f"ERROR: nope: {what}\n\n"
+        assert run.code == pytest.ExitCode.USAGE_ERROR
+
     def test_an_id_that_does_not_exist_is_told_with_the_nearest_one(self, plain_pytest):
         run = plain_pytest("specs/good.toml::demo.duble::backward[cpu-float64]")
         right, wrong = "demo.double::backward[cpu-float64]", "demo.duble::backward[cpu-float64]"

@@ -60,11 +60,12 @@ expect  = [{ when = { check = "vmap", dtype = "complex128" }, outcome = "fail", 
 def test_mistakes_in_device_profiles_come_with_those_of_the_specs() -> None:
     Path("devices").mkdir()
     Path("devices/npu.toml").write_text('[device]\nname = "npu"\nlack = ["float64"]\n')
-    settings = Settings.model_validate({"devices": ["devices", "nowhere"]})
+    Path("pyproject.toml").write_text('[tool.opcheck]\ndevices = ["devices", "nowhere"]\n')
+    settings = Settings.find()
     assert lines_of(["broken.toml"], settings) == [
         "broken.toml:4:10: wrong type for reseed: an integer (1)",
         'devices/npu.toml:3:1: unknown key "lack"',
-        "nowhere:1:1: no such folder",
+        'pyproject.toml:2:23: no such folder: "nowhere"',
     ]
 
 

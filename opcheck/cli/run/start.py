@@ -35,6 +35,8 @@ def run_cases(options: argparse.Namespace, plugins: Iterable[object] = (), *, is
     Raises SpecError if nothing can be run.
     """
     settings = Settings.find(profiles=options.device_profile)
+    if not options.paths:
+        settings.required_specs()
     # A separate descriptor, since pytest redirects the standard one while tests run.
     with Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
         wide = None if out.isatty() else 160
