@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("module", metavar="MODULE", help="a Python module with functions and classes of modules")
     parser.add_argument(
-        "paths", nargs="*", metavar="SPEC",
+        "paths", nargs="*", default=[], metavar="SPEC",  # without a default, argparse would call it required
         help="spec files and folders, or builtin (the shipped library); default: builtin for torch, else those of the "
         "project",
     )  # fmt: skip

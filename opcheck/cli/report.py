@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opcheck.cli.stdout import say, warn
-from opcheck.pytest_plugin.options import number
+from opcheck.pytest_plugin.options import number, whole_number
 from opcheck.report.annotations import MOST, github_annotations
 from opcheck.report.content import Report
 from opcheck.report.diff import diff
@@ -29,6 +29,10 @@ WHY_NOT = (
     "incomplete. Missing and skipped cases count because they could hide a regression; use --allow if the change is "
     "intended. Slower cases are only listed, since times depend on the machine."
 )
+INCOMPLETE = (
+    "Exit code 1: the report is written, but incomplete: a shard is missing, a run did not come to its end, or a file "
+    "cannot be read."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,11 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.set_defaults(run=run)
         return parser
 
-    merging = action(
-        _merge, "merge", "put the reports of several devices, versions and shards into one",
-        "Exit code 1: the report is written, but incomplete: a shard is missing, a run did not come to its end, or a "
-        "file cannot be read.",
-    )  # fmt: skip
+    merging = action(_merge, "merge", "put the reports of several devices, versions and shards into one", INCOMPLETE)
     merging.add_argument("reports", nargs="+", type=Path, metavar="REPORT")
     comparing = action(_diff, "diff", "tell what has changed from one report to another", WHY_NOT)
     comparing.add_argument("old", type=Path, metavar="OLD")
@@ -61,12 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="no regression; may be repeated",
     )  # fmt: skip
     comparing.add_argument("--github-annotations", action="store_true", help="annotate the newly failing cases")
-    markdown = action(_convert, "markdown", "print a report as Markdown, for the summary of a step in CI")
+    markdown = action(_convert, "markdown", "print a report as Markdown, for the summary of a step in CI", INCOMPLETE)
     markdown.set_defaults(output=Path(STANDARD))
     lines = "print failures as annotations, which GitHub shows at their lines"
-    annotations = action(_annotate, "github-annotations", lines)
-    junit = action(_convert, "junit", "write a report as JUnit's XML")
-    html = action(_convert, "html", "write a report as a page for a browser")
+    annotations = action(_annotate, "github-annotations", lines, INCOMPLETE)
+    junit = action(_convert, "junit", "write a report as JUnit's XML", INCOMPLETE)
+    html = action(_convert, "html", "write a report as a page for a browser", INCOMPLETE)
     for one in (markdown, annotations, junit, html):
         one.add_argument("report", type=Path, metavar="REPORT")
     for one in (merging, junit, html):
@@ -76,9 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Exit code 1: the installed torch does not have the fault.",
     )  # fmt: skip
     finding.add_argument("id", nargs="?", metavar="ID", help="default: list all")
+    count = partial(
+        whole_number, least=0, otherwise="is no number of annotations; expected a whole number of at least 0"
+    )
     for one in (comparing, annotations):
         one.add_argument("--folder", default="", metavar="FOLDER", help="where the project is in its repository")
-        one.add_argument("--most", type=int, default=MOST, metavar="N", help=f"most annotations; default: {MOST}")
+        one.add_argument("--most", type=count, default=MOST, metavar="N", help=f"most annotations; default: {MOST}")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -102,6 +105,11 @@ def _merge(options: argparse.Namespace) -> int:
     print(
         f"wrote {shown(options.output)}: {len(report.records)} cases of {counted(len(report.runs), 'run')}", file=stream
     )
+    return _told(report)
+
+
+def _told(report: Report) -> int:
+    """Print why a report is incomplete. Return the exit code of a command that only reads it."""
     missing = gaps(report)
     for line in missing:
         print(printable(f"incomplete: {line}"), file=sys.stderr)
@@ -119,14 +127,15 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _convert(options: argparse.Namespace) -> int:
     """Write a report in the format of the action. Each format is a module of that name in `opcheck.report`."""
-    import_module(f"opcheck.report.{options.action}").write(read(options.report), options.output)
-    return 0
+    report = read(options.report)
+    import_module(f"opcheck.report.{options.action}").write(report, options.output)
+    return _told(report)
 
 
 def _annotate(options: argparse.Namespace) -> int:
-    runs = read(options.report).runs
-    say(*github_annotations((run.records for run in runs), options.folder, options.most))
-    return 0
+    report = read(options.report)
+    say(*github_annotations((run.records for run in report.runs), options.folder, options.most))
+    return _told(report)
 
 
 def _finding(options: argparse.Namespace) -> int:

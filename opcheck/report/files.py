@@ -52,6 +52,8 @@ def replace(path: Path, parts: Iterable[bytes]) -> None:
         with BufferedWriter(opened(path)) as stream:
             stream.writelines(parts)
         return
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; expected a file")
     path = path.resolve()  # keeps a symbolic link, and replaces its target
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{token_hex(4)}")

@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from opcheck.report.content import Report, Run
 from opcheck.report.files import is_stream, replace
 from opcheck.report.labels import columns
+from opcheck.report.merge import gaps
 from opcheck.running.outcome import Outcome
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -25,13 +26,16 @@ def write(report: Report, path: Path) -> None:
     """Write a report as JUnit XML, with a suite for each run. Raises OSError.
 
     Tests have the names that they have in a run with `--junitxml`. If several runs have a case, its name includes the
-    run, since many readers identify a test by its name alone.
+    run, since many readers identify a test by its name alone. If the report is incomplete, a suite of its own has an
+    error that lists what is missing.
     """
     root = Element("testsuites", {"name": "opcheck"})
     times = Counter(record.id for record in report.records)
     for run, own in zip(report.runs, columns(report), strict=True):
         names = [f"{one.id} ({own[one.device]})" if times[one.id] > 1 else one.id for one in run.records]
         root.append(_suite(run, names))
+    if missing := gaps(report):
+        root.append(_incomplete(missing))
     replace(path, [tostring(root, encoding="utf-8", xml_declaration=True), b"\n"])
 
 
@@ -50,6 +54,15 @@ def _suite(run: Run, names: Sequence[str]) -> Element:
     for name, value in about.items():
         SubElement(properties, "property", {"name": xml_text(name), "value": xml_text(value)})
     suite.extend(map(_case, run.records, names))
+    return suite
+
+
+def _incomplete(missing: Sequence[str]) -> Element:
+    counts = {"tests": "1", "failures": "0", "errors": "1", "skipped": "0", "time": "0.000"}
+    suite = Element("testsuite", {"name": "opcheck, the report", **counts})
+    case = SubElement(suite, "testcase", {"classname": "opcheck", "name": "the report is complete", "time": "0.000"})
+    error = SubElement(case, "error", {"message": f"incomplete: {xml_text(missing[0])}", "type": "incomplete"})
+    error.text = xml_text("\n".join(missing))
     return suite
 
 

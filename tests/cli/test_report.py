@@ -170,10 +170,31 @@ class TestDiff:
         assert "Missing and skipped cases count because they could hide a regression" in told
 
 
+@pytest.mark.parametrize("action", [["github-annotations"], ["markdown"], ["junit", "-oa.xml"], ["html", "-oa.html"]])
+def test_every_action_tells_an_incomplete_report(cli, files, action):
+    files(a=report(record("a"), runs=[run(complete=False, seconds=None)]), whole=report(record("a")))
+    done = cli("report", *action, "a.json")
+    assert done.code == 1
+    assert done.err.startswith("incomplete: the run with torch 2.13.0, begun ")
+    assert done.err.endswith(", did not come to its end: it has 1 case\n")
+    done = cli("report", *action, "whole.json")
+    assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize("action", ["merge", "junit", "html"])
+def test_a_folder_is_no_output(cli, files, action):
+    files(a=report(record("a")))
+    done = cli("report", action, "a.json", "-o", "specs")
+    assert (done.code, done.out, done.err) == (2, "", "opcheck: specs is a folder; expected a file\n")
+
+
 def test_most_annotations_can_be_given(cli, files):
     files(a=report(*(record(str(number), "failed") for number in range(5))))
     lines = cli("report", "github-annotations", "a.json", "--most=2").out.splitlines()
     assert [line.split(" ")[0] for line in lines] == ["::error", "::error", "::warning"]
+    done = cli("report", "github-annotations", "a.json", "--most=-1")
+    assert (done.code, done.out) == (2, "")
+    assert '"-1" is no number of annotations; expected a whole number of at least 0' in done.err
 
 
 def test_what_is_no_report_is_told(cli, project):

@@ -95,6 +95,16 @@ def test_each_outcome_has_the_element_that_readers_know(written):
     }
 
 
+def test_what_is_missing_is_an_error(written):
+    own, missing = written(record("a"), runs=[run(seconds=None, complete=False)])
+    assert (own.get("errors"), missing.get("errors")) == ("0", "1")
+    (case,) = missing
+    assert (case.get("classname"), case.get("name")) == ("opcheck", "the report is complete")
+    assert case[0].tag == "error"
+    assert case[0].get("message").startswith("incomplete: the run with torch 2.13.0, begun ")
+    assert case[0].text.endswith(", did not come to its end: it has 1 case")
+
+
 def test_a_suite_counts_its_cases(written):
     (suite,) = written(*(record(kind, kind) for kind in KINDS))
     counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped", "time")}
@@ -103,8 +113,9 @@ def test_a_suite_counts_its_cases(written):
 
 def test_each_run_is_a_suite_with_its_versions(written):
     suites = written(record("a"), record("a", run=1), runs=[run(), run(torch="2.14.1", complete=False)])
-    assert [suite.get("name") for suite in suites] == ["opcheck, torch 2.13.0", "opcheck, torch 2.14.1"]
-    assert [len(suite.findall("testcase")) for suite in suites] == [1, 1]
+    names = ["opcheck, torch 2.13.0", "opcheck, torch 2.14.1", "opcheck, the report"]
+    assert [suite.get("name") for suite in suites] == names
+    assert [len(suite.findall("testcase")) for suite in suites] == [1, 1, 1]
     properties = {one.get("name"): one.get("value") for one in suites[1].iter("property")}
     assert (properties["torch"], properties["complete"]) == ("2.14.1", "false")
 
