@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import opcheck
-from opcheck.cli.stdout import warn
+from opcheck.cli.stdout import open_closed_streams, warn
 
 COMMANDS = {
     "new": "write a first spec of operators, by trying them",
@@ -28,6 +28,7 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line. Return 0 if all claims hold, 1 if something fails, 2 if the request or a spec is wrong."""
+    open_closed_streams()
     # Not list(): that name may be the submodule opcheck.cli.list.
     arguments = [*(sys.argv[1:] if argv is None else argv)]
     chosen = next((word for word in arguments if not word.startswith("-")), None)

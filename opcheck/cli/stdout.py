@@ -13,6 +13,15 @@ from typing import Any
 from opcheck.text import printable
 
 
+def open_closed_streams() -> None:
+    """Put the null device in place of closed standard streams. Otherwise, other files would get their descriptors."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest free one, which is that of the stream
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w", encoding="utf-8"))
+
+
 def say(*lines: str) -> None:
     """Print lines, and flush them. Control characters are escaped."""
     for line in lines:

@@ -258,6 +258,14 @@ class TestCommandLine:
         assert reading.stderr.read() == ""
         assert reading.wait(timeout=60) == 0
 
+    @pytest.mark.parametrize("command", ["validate", "list", "run specs/good.toml --check=vmap --report-json=r.json"])
+    def test_a_closed_output_is_no_error(self, project, command):
+        line = f"{sys.executable} -m opcheck {command} <&- >&-"
+        done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        if "--report-json" in command:
+            assert json.loads(Path("r.json").read_text().splitlines()[-1])["complete"] is True
+
     def test_an_interrupt_gives_exit_code_2(self, monkeypatch, project):
         def interrupt(options):
             raise KeyboardInterrupt
