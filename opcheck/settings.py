@@ -14,6 +14,7 @@ from opcheck.spec.claims import Jacobian
 from opcheck.spec.device_profile import DeviceProfile, profiles
 from opcheck.spec.document import PROJECT, Document, read_bytes, shown
 from opcheck.spec.limits import Limits
+from opcheck.spec.load import builtin_folder
 from opcheck.spec.model import Frozen, Located
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, nearest
@@ -23,6 +24,8 @@ FOLDER = "specs"
 """The folder of specs in a project whose settings name none."""
 LONGEST = 1e9
 """The largest time limit, in seconds. The timers of operating systems do not count much further."""
+SIGN = b"opcheck"
+"""What every pyproject.toml with settings contains."""
 NO_SPECS = (
     "no specs here: name files or folders of them, or write `specs = [...]` under [tool.opcheck] in pyproject.toml; "
     "`builtin` is the shipped library"
@@ -121,6 +124,22 @@ class Settings(Located):
         """Return the dtypes that device profiles declare. Raises SpecError as `profiles` does."""
         return tuple(dict.fromkeys(name for profile in self.profiles().values() for name in profile.dtypes))
 
+    def others(self, specs: Iterable[Path]) -> list[str]:
+        """Return a line for each other project that specs belong to and that seems to have settings: they do not apply.
+
+        A folder of specs is data, which must not choose the modules that may be called. Raises SpecError if the
+        pyproject.toml of a project cannot be read.
+        """
+        own = None if self._root is None else self._root / PROJECT
+        paths = [path.resolve() for path in specs]
+        files = {_project_of(path) for path in paths if builtin_folder() not in path.parents} - {own}
+        used = f"{Path.cwd()} and the folders above have no {PROJECT}" if own is None else f"those of {shown(own)} do"
+        return [
+            f"the settings of {shown(file)} do not apply: {used}; expected opcheck to run in {shown(file.parent)}"
+            for file in sorted(filter(None, files))
+            if SIGN in read_bytes(file)
+        ]
+
     def option_for(self, profile: DeviceProfile) -> str:
         """Return the `--device-profile` option that `opcheck run` needs for a device; empty if it needs none."""
         own = profile.file in map(shown, self._profiles)
@@ -139,8 +158,8 @@ class Settings(Located):
         Raises SpecError if `[tool.opcheck]` has a mistake.
         """
         start = (start or Path.cwd()).resolve()
-        project = next((folder for folder in (start, *start.parents) if (folder / PROJECT).is_file()), None)
-        settings = cls() if project is None else cls.read(project / PROJECT)
+        project = _project_of(start)
+        settings = cls() if project is None else cls.read(project)
         settings._profiles = tuple(start / path for path in profiles)
         return settings
 
@@ -148,7 +167,7 @@ class Settings(Located):
     def read(cls, path: Path) -> "Settings":
         """Read the settings in a pyproject.toml. Raises SpecError."""
         settings = cls()
-        if b"opcheck" in read_bytes(path):  # fast path: do not parse files of projects without opcheck
+        if SIGN in read_bytes(path):  # fast path: do not parse files of projects without opcheck
             document = settings._document = Document.read(path, within=settings._place)
             tools = document.data.get("tool")
             if isinstance(tools, dict) and "opcheck" in tools:
@@ -156,3 +175,8 @@ class Settings(Located):
                 settings._document = document
         settings._root = path.parent
         return settings
+
+
+def _project_of(path: Path) -> Path | None:
+    """Return the pyproject.toml of the project that a file or folder belongs to: the nearest one, or None."""
+    return next((file for folder in (path, *path.parents) if (file := folder / PROJECT).is_file()), None)

@@ -15,7 +15,7 @@ from opcheck.pytest_plugin.options import number, whole_number
 from opcheck.settings import LONGEST, NO_SPECS, Settings
 from opcheck.spec import Library
 from opcheck.spec.device_profile import DeviceProfile
-from opcheck.spec.problems import RequestError
+from opcheck.spec.problems import RequestError, SpecError
 from opcheck.text import separated
 
 
@@ -87,12 +87,16 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 def loaded(paths: list[Path] | list[str], settings: Settings) -> Library:
     """Load the operators in files and folders; if `paths` is empty, those of the project.
 
-    Raises SpecError with all mistakes in the specs, RequestError if there are no specs.
+    Raises SpecError with all mistakes in the specs, and with other settings that might be meant. Raises RequestError if
+    there are no specs.
     """
     own = [Path(path) for path in paths] or settings.required_specs()
     if not own:
         raise RequestError([NO_SPECS])
-    return load(own, settings)
+    try:
+        return load(own, settings)
+    except SpecError as error:
+        raise RequestError([str(error), *(f"opcheck: {line}" for line in settings.others(own))], prefix="") from None
 
 
 def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfile]:

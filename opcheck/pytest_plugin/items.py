@@ -47,7 +47,8 @@ class SpecCollector(pytest.File):
         from opcheck.spec import SpecError
 
         if isinstance(excinfo.value, (SpecError, pytest.UsageError)):
-            return str(excinfo.value)
+            others = self.config.stash[PLUGIN].settings.others([self.path])
+            return "\n".join([str(excinfo.value), *others])
         return super().repr_failure(excinfo)
 
 

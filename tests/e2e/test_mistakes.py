@@ -123,6 +123,22 @@ def test_a_folder_that_the_settings_name_and_that_does_not_exist_is_told_at_its_
     assert cli(command, "specs/god.toml").err.startswith("specs/god.toml:1:1: ")
 
 
+@pytest.mark.parametrize("command", ["run", "validate"])
+def test_settings_beside_the_specs_that_do_not_apply_are_named_with_a_mistake(cli, project, command):
+    (project.folder / "pyproject.toml").unlink()
+    project.write("below/pyproject.toml", '[tool.opcheck]\nmodules = ["torch", "mylib"]\n')
+    project.write("below/specs/wrong.toml", spec(name="mylib.sin"))
+    mistake, note = cli(command, "below/specs").err.splitlines()
+    assert mistake.startswith('below/specs/wrong.toml:2:11: "mylib.sin" is outside the allowed modules; ')
+    assert note == (
+        f"opcheck: the settings of below/pyproject.toml do not apply: {project.folder} and the folders above have no "
+        "pyproject.toml; expected opcheck to run in below"
+    )
+    project.write("pyproject.toml", "")
+    _, note = cli(command, "below/specs").err.splitlines()
+    assert " do not apply: those of pyproject.toml do; " in note
+
+
 def test_mistakes_of_several_files_come_all_at_once(cli, project):
     project.write("wrong/a.toml", spec("dtype = []", "tag = []"))
     project.write("wrong/b.toml", spec("dtypes = 3"))

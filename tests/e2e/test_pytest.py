@@ -167,6 +167,15 @@ class TestSelection:
         assert run.err == f"ERROR: nope: {what}\n\n"
         assert run.code == pytest.ExitCode.USAGE_ERROR
 
+    def test_settings_beside_the_specs_that_do_not_apply_are_named_with_a_mistake(self, project, plain_pytest):
+        project.write("below/pyproject.toml", '[tool.opcheck]\nmodules = ["torch", "mylib"]\n')
+        project.write("below/sin.toml", '[[operator]]\nname = "mylib.sin"\nsamples = [{ use = "unary" }]\n')
+        lines = plain_pytest("below/sin.toml").out.splitlines()
+        assert (
+            "the settings of below/pyproject.toml do not apply: those of pyproject.toml do; expected opcheck to run in "
+            "below"
+        ) in lines
+
     def test_an_id_that_does_not_exist_is_told_with_the_nearest_one(self, plain_pytest):
         run = plain_pytest("specs/good.toml::demo.duble::backward[cpu-float64]")
         right, wrong = "demo.double::backward[cpu-float64]", "demo.duble::backward[cpu-float64]"
