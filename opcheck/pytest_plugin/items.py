@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ class SpecCollector(pytest.File):
         """Return the selected cases of the file. Does not import torch, except for `opcheck run`."""
         from opcheck.planning import plan
         from opcheck.planning.left_out import left_out
-        from opcheck.spec.problems import SpecError, nearest, worded
+        from opcheck.spec.problems import SpecError
 
         plugin = self.config.stash[PLUGIN]
         library = plugin.load(self.path)
@@ -33,14 +33,22 @@ class SpecCollector(pytest.File):
         planned = plan(library, plugin.devices, plugin.selection, plugin.seed)
         chosen = [case for case in planned if not wanted or case.id in wanted]
         for name in sorted((wanted or set()) - {case.id for case in chosen}):
-            known = [case.id for case in plan(library, plugin.devices)]
-            raise pytest.UsageError(worded(f'{self.nodeid} has no case "{name}"', nearest=nearest(name, known)))
+            raise pytest.UsageError(self._not_there(name, [case.id for case in plan(library, plugin.devices)]))
         if not wanted and not self.config.option.opcheck_alone:  # `opcheck run` counts them itself
             plugin.left_out += left_out(library, plugin.devices, plugin.selection)
         if self.config.option.opcheck_alone and not plugin.runs_elsewhere and (problems := plugin.prepare(chosen)):
             raise SpecError(problems)
         # The node id is passed as text, since --lf stores it as text. pytest would build a different one from parts.
         return [CaseItem.from_parent(self, name=c.id, nodeid=f"{self.nodeid}::{c.id}", case=c) for c in chosen]
+
+    def _not_there(self, name: str, known: Sequence[str]) -> str:
+        """Return why a case is not selected. known: the ids of all cases of the file."""
+        from opcheck.spec.problems import nearest, worded
+
+        if name in known:
+            options = self.config.stash[PLUGIN].narrowing()
+            return f'{self.nodeid}: the selection ({options}) leaves out "{name}"'
+        return worded(f'{self.nodeid} has no case "{name}"', nearest=nearest(name, known))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show mistakes in a spec without a traceback."""

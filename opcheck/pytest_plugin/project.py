@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from opcheck.pytest_plugin.options import overrides
+from opcheck.pytest_plugin.options import OPTIONS, overrides
 from opcheck.text import separated
 
 if TYPE_CHECKING:
@@ -188,6 +188,14 @@ class Plugin:
         option, names = self.config.option, self.names
         derive, engine = option.opcheck_derive or self.settings.derive, option.opcheck_engine or self.settings.engine
         return Selection(names("operator"), names("check"), names("dtype"), names("tag"), derive, engine)
+
+    def narrowing(self) -> str:
+        """Return what may leave cases out, as written: the options of the selection, and a setting of `derive`."""
+        is_alone, derive = self.config.option.opcheck_alone, self.selection.derive
+        chosen = [option for option in OPTIONS if option.section == "selection"]
+        given = {one.word if is_alone else one.pytest_word: ",".join(self.names(one.dest)) for one in chosen}
+        given["derive ="] = "" if derive == "standard" else derive
+        return ", ".join(f"{word} {value}" for word, value in given.items() if value)
 
     @cached_property
     def seed(self) -> int:

@@ -176,6 +176,12 @@ class TestSelection:
             "below"
         ) in lines
 
+    def test_an_id_that_the_selection_leaves_out_is_told(self, plain_pytest):
+        run = plain_pytest("specs/good.toml::demo.double::backward[cpu-float64]", "--opcheck-check=vmap")
+        why = 'the selection (--opcheck-check vmap) leaves out "demo.double::backward[cpu-float64]"'
+        assert f"specs/good.toml: {why}" in run.out.splitlines()
+        assert run.code == 2
+
     def test_an_id_that_does_not_exist_is_told_with_the_nearest_one(self, plain_pytest):
         run = plain_pytest("specs/good.toml::demo.duble::backward[cpu-float64]")
         right, wrong = "demo.double::backward[cpu-float64]", "demo.duble::backward[cpu-float64]"

@@ -100,6 +100,14 @@ def test_all_that_holds_gives_exit_code_0(cli):
             'specs/good.toml has no case "demo.double[inplaec]::backward[cpu-float64]"; '
             'did you mean "demo.double[inplace]::backward[cpu-float64]"?',
         ),
+        (
+            ["specs/good.toml::demo.double::vmap[cpu-float64]", "--dtype=float32", "--tag=quick"],
+            'specs/good.toml: the selection (--dtype float32, --tag quick) leaves out "demo.double::vmap[cpu-float64]"',
+        ),
+        (
+            ["specs/good.toml::demo.double::derived[cpu-float64]", "--derive=none"],
+            'specs/good.toml: the selection (derive = none) leaves out "demo.double::derived[cpu-float64]"',
+        ),
         (["-k", "and and"], "Wrong expression passed to '-k'"),
         (["-n", "1", "-k", "double and"], "opcheck: Wrong expression passed to '-k': double and: at column 11: "),
         (["-n", "1", "-m", "quick and"], "opcheck: Wrong expression passed to '-m': quick and: at column 10: "),
