@@ -54,6 +54,8 @@ class Selection:
         ]
         lines = [
             worded(*unknown(what, name, choices, 30))
+            if choices
+            else f'unknown {what} "{name}": the specs have no {what}'
             for what, names, choices in named
             for name in names
             if name not in choices and not (what == "dtype" and name.removeprefix("-") in choices)

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from opcheck.text import separated
+
 
 def order(text: str) -> int:
     """Return the number of an order of cases, a new number for "random". Raises ArgumentTypeError."""
@@ -30,6 +32,20 @@ def shard(text: str) -> str:
 def seed(text: str) -> int:
     """Return a seed as a number. Raises ArgumentTypeError."""
     return whole_number(text, 0, "is not a seed; expected a whole number of at least 0")
+
+
+def names(text: str) -> str:
+    """Return names separated by commas as they are. Raises ArgumentTypeError if there is none: it would select all."""
+    if not separated([text]):
+        raise argparse.ArgumentTypeError(f'"{text}" names nothing; expected names, separated by commas')
+    return text
+
+
+def file(text: str) -> str:
+    """Return the path of a file as it is. Raises ArgumentTypeError for an empty one."""
+    if not text:
+        raise argparse.ArgumentTypeError('"" is not a file; expected a path')
+    return text
 
 
 def step(text: str) -> float:
@@ -92,8 +108,8 @@ class Option:
         return [f"{self.pytest_word}{between}{self.passed(one)}" for one in several]
 
 
-_NAMES = {"action": "append", "default": [], "metavar": "NAMES"}
-_FILE = {"metavar": "FILE"}
+_NAMES = {"action": "append", "type": names, "default": [], "metavar": "NAMES"}
+_FILE = {"type": file, "metavar": "FILE"}
 _EXPRESSION = {"metavar": "EXPRESSION"}
 _STEP = {"type": step, "metavar": "X"}
 _TOLERANCE = {"type": tolerance, "metavar": "X"}
@@ -156,7 +172,10 @@ OPTIONS = (
         "--no-raise-exception", "derivatives", "do not ask torch's gradcheck for explanations",
         {"action": "store_false", "default": None, "dest": "raise_exception"},
     ),
-    Option("--specs", "pytest", "files and folders of specs, besides those of [tool.opcheck]", _NAMES),
+    Option(
+        "--specs", "pytest", "files and folders of specs, besides those of [tool.opcheck]",
+        {"action": "append", "default": [], "metavar": "NAMES"},
+    ),
     Option(
         "--alone", "pytest",
         "run only specs, and ignore addopts except for plugins (-p) and warnings (-W): for `opcheck run`",

@@ -98,9 +98,12 @@ def test_only_what_is_there_overrides_specs() -> None:
         ("--atol", "inf", "is not a tolerance; expected a finite number of at least 0"),
         ("--rtol", "-0.1", "is not a tolerance; expected a finite number of at least 0"),
         ("--nondeterminism", "1e999", "is not a tolerance; expected a finite number of at least 0"),
+        ("--check", "", "names nothing; expected names, separated by commas"),
+        ("--tag", " , ", "names nothing; expected names, separated by commas"),
+        ("--report-json", "", "is not a file; expected a path"),
     ],
 )
-def test_numbers_out_of_range_are_refused(
+def test_values_that_make_no_sense_are_refused(
     option: str, text: str, expected: str, capsys: pytest.CaptureFixture[str], pytester: pytest.Pytester
 ) -> None:
     with pytest.raises(SystemExit, match="2"):

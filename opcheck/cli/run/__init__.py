@@ -9,7 +9,7 @@ from opcheck.cli.run.ray.cluster import LOCAL, address
 from opcheck.cli.run.ray.controller import RayRun
 from opcheck.cli.run.start import TIMEOUT, run_cases
 from opcheck.cli.selecting import add_paths, time_limit
-from opcheck.pytest_plugin.options import add_options, whole_number
+from opcheck.pytest_plugin.options import add_options, file, whole_number
 from opcheck.spec.problems import RequestError
 
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--wide", action="store_true", help="list operators that are held to wider tolerances")
     parser.add_argument(
-        "--against", metavar="REPORT",
+        "--against", metavar="REPORT", type=file,
         help="print only what has changed since an earlier --report-json, and exit by that: 1 if a case newly fails, "
         "fails for another reason, is newly skipped, or is gone from the specs; 0 if whatever fails failed before",
     )  # fmt: skip
