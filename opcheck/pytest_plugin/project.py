@@ -8,6 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -231,9 +232,9 @@ class Plugin:
         operators = {case.operator.id: case.operator for case in chosen}
         fresh = [operator for name, operator in operators.items() if name not in self._prepared]
         self._prepared.update(operators)
-        if self.worker is not None:
-            self.worker.imports(", ".join(operator.variants[0].path for operator in fresh))
-        return self.session.prepare(fresh, {case.device.name: case.device for case in chosen}.values())
+        names = ", ".join(operator.variants[0].path for operator in fresh)
+        with nullcontext() if self.worker is None else self.worker.imports(names):
+            return self.session.prepare(fresh, {case.device.name: case.device for case in chosen}.values())
 
     @cached_property
     def _has_limits(self) -> bool:

@@ -51,6 +51,9 @@ NO_SIGN = Sign(0, "starting")
 ABANDONED = "abandoned"
 """The file that lists the operators, each on a device, whose remaining cases are not run."""
 
+IMPORTING = 30.0
+"""The least time limit for imports, in seconds. They may start a device, which takes longer than a case."""
+
 PERIOD = 0.1
 """Seconds between two checks of the workers' memory."""
 
@@ -116,7 +119,7 @@ class Watchdog:
         sign = read_sign(path)  # read again: the worker has ended, and its record is final
         is_time_out = _text(path, ".trace").startswith(TIMED_OUT)
         if is_time_out:
-            cause = f"time-out: it takes longer than {self.seconds:g} s"
+            cause = f"time-out: it takes longer than {limit_of(sign.doing, self.seconds):g} s"
         if sign.doing == "case" and sign.step:
             cause += f", at {sign.step}"
         if sign.doing == "idle":
@@ -141,6 +144,11 @@ class Watchdog:
                     if name not in self._killed and process.memory_info().rss > most * 2**20:
                         self._killed[name] = f"out of memory: the process takes more than {most} MiB"
                         process.kill()
+
+
+def limit_of(doing: Doing, seconds: float | None) -> float | None:
+    """Return the time limit of an activity of a worker. seconds: that of a case; None: no limit."""
+    return max(seconds, IMPORTING) if seconds and doing == "starting" else seconds
 
 
 def _ending(pid: int) -> str:

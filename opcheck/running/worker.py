@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from opcheck.running.watchdog import ABANDONED, Sign
+from opcheck.running.watchdog import ABANDONED, Sign, limit_of
 
 
 class Worker:
@@ -37,11 +37,14 @@ class Worker:
         for descriptor in (1, 2):
             os.dup2(self._output, descriptor)
 
-    def imports(self, what: str) -> None:
-        """Record that names in specs are being imported, since an import can end the process."""
+    @contextmanager
+    def imports(self, what: str) -> Iterator[None]:
+        """Record that names in specs are being imported, since an import can end the process, or exceed a limit."""
         faulthandler.enable(file=self._trace, all_threads=False)  # overrides the set-up by pytest
         self._forget_output()
         self._say(doing="starting", what=what)
+        with self._limited(limit_of("starting", self._seconds)):
+            yield
 
     def settle(self) -> None:
         """Prepare for cases. Exclude all existing objects from garbage collection: they live until the process ends."""
@@ -60,14 +63,22 @@ class Worker:
             self._say(doing="broken", what=broken_by)
             os._exit(1)
         self._forget_output()
-        if self._seconds:  # by a thread that does not need the GIL, which an operator that hangs in C may hold
-            faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._trace)
         self._say(doing="case", what=case, since=time.monotonic())
+        try:
+            with self._limited(self._seconds):
+                yield
+        finally:
+            self._say(doing="idle", step="")
+
+    @contextmanager
+    def _limited(self, seconds: float | None) -> Iterator[None]:
+        """Write a traceback and end the process after a time limit. None: no limit."""
+        if seconds:  # by a thread that does not need the GIL, which an operator that hangs in C may hold
+            faulthandler.dump_traceback_later(seconds, exit=True, file=self._trace)
         try:
             yield
         finally:
             faulthandler.cancel_dump_traceback_later()
-            self._say(doing="idle", step="")
 
     def note(self, step: str) -> None:
         """Record the current step of the case, such as the sample, to report it if the process dies."""

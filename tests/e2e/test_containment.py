@@ -217,6 +217,20 @@ def test_a_crash_that_the_spec_expects_is_no_failure_and_another_end_is_one(in_t
 
 
 @pytest.mark.nightly
+def test_an_import_that_hangs_is_told_and_ends_the_run(shared):
+    def run(project):
+        project.write("hangs_early.py", "import time\ntime.sleep(1000)\n")
+        project.write("pyproject.toml", SETTINGS.replace('"ends"', '"hangs_early"'))
+        project.write("many.toml", DEFAULTS + '[[operator]]\nname = "hangs_early.now"\n')
+        return project.run("opcheck", "run", "--timeout=5")
+
+    run = shared("hanging_import", run)
+    what = "a process ended before its first case, importing hangs_early.now: time-out: it takes longer than 30 s"
+    assert what in run.err
+    assert run.code == 2
+
+
+@pytest.mark.nightly
 def test_an_import_that_ends_the_process_is_told_and_no_success(shared):
     def run(project):
         project.write("leaves_early.py", "import os\nos._exit(0)\n")

@@ -58,7 +58,7 @@ def sleeps(): time.sleep(60)
 def hangs(): ctypes.PyDLL(None).sleep(60)  # and holds the lock of Python
 threading.Thread(target=beside, daemon=True).start()
 worker = Worker(Path(sys.argv[1]), 0.5)
-worker.imports("")
+with worker.imports(""): pass
 """
 
 
@@ -80,6 +80,16 @@ def test_a_case_that_takes_too_long_ends_with_its_traceback(tmp_path, what):
     assert death.sign.what == "a"
     assert f"in {what}" in death.trace
     assert "in beside" not in death.trace
+
+
+def test_an_import_that_hangs_ends_with_its_name(tmp_path, monkeypatch):
+    monkeypatch.setattr("opcheck.running.watchdog.IMPORTING", 1.0)  # more than the limit of a case
+    code = "import opcheck.running.watchdog\nopcheck.running.watchdog.IMPORTING = 1.0\n"
+    code += "with worker.imports('demo.f'): sleeps()"
+    status, death = worked(Watchdog(tmp_path, seconds=0.5), code)
+    assert (status, death.cause, death.is_time_out) == (1, "time-out: it takes longer than 1 s", True)
+    assert death.sign.what == "demo.f"
+    assert "in sleeps" in death.trace
 
 
 def test_what_a_case_tried_last_is_said_and_not_what_one_before_it_did(tmp_path):
