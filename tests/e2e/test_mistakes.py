@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -137,6 +138,13 @@ def test_settings_beside_the_specs_that_do_not_apply_are_named_with_a_mistake(cl
     project.write("pyproject.toml", "")
     _, note = cli(command, "below/specs").err.splitlines()
     assert " do not apply: those of pyproject.toml do; " in note
+
+
+def test_a_path_that_is_no_text_is_told_before_workers_start(cli, project):
+    project.write(os.fsdecode(b"specs/\xff.toml"), spec())
+    run = cli("run", "-n", "1")
+    assert run.err.startswith("opcheck: specs/\\udcff.toml: the path is no utf-8 text; expected another name, ")
+    assert (run.code, run.out, len(run.err.splitlines())) == (2, "", 1)
 
 
 def test_mistakes_of_several_files_come_all_at_once(cli, project):

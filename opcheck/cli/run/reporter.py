@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 import time
 from collections.abc import Collection, Iterable
@@ -30,6 +31,7 @@ from opcheck.running.outcome import Outcome
 from opcheck.spec import Library, SpecError
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.problems import RequestError
+from opcheck.text import well_formed
 
 
 class RunReporter:
@@ -60,8 +62,9 @@ class RunReporter:
         try:
             self.library = loaded(plugin.requested, plugin.settings)  # workers load them again
             self.devices = devices(options, plugin.settings)
+            mistakes = ill_formed({os.getcwd(), *(operator.document.file for operator in self.library)})
             # With --ray, the devices of the cluster count, not those of this machine.
-            mistakes = plugin.selection.mistakes(self.library) or ([] if options.ray else plugin.ask_devices())
+            mistakes += plugin.selection.mistakes(self.library) or ([] if options.ray else plugin.ask_devices())
             if mistakes:
                 raise RequestError(mistakes)
         except SpecError as error:
@@ -179,6 +182,13 @@ class RunReporter:
         """Return a line about the shard and one about the random order of the cases, if they apply."""
         order, shared = self.options.order, [] if self.plugin.shared is None else [str(self.plugin.shared)]
         return shared if order is None else [*shared, f"cases ran in random order; repeat it with --order {order}"]
+
+
+def ill_formed(paths: Iterable[str]) -> list[str]:
+    """Return a message for each path that Python cannot decode: workers, reports and pytest's cache need text."""
+    wrong = f"the path is no {sys.getfilesystemencoding()} text"
+    expected = "another name, or a UTF-8 locale, as PYTHONUTF8=1 sets"
+    return [f"{path}: {wrong}; expected {expected}" for path in sorted(paths) if well_formed(path) != path]
 
 
 def silence(config: pytest.Config) -> None:
