@@ -108,7 +108,8 @@ class Option:
         return [f"{self.pytest_word}{between}{self.passed(one)}" for one in several]
 
 
-_NAMES = {"action": "append", "type": names, "default": [], "metavar": "NAMES"}
+_NAMES = {"action": "append", "default": [], "metavar": "NAMES"}
+_SELECTED = {**_NAMES, "type": names}
 _FILE = {"type": file, "metavar": "FILE"}
 _EXPRESSION = {"metavar": "EXPRESSION"}
 _STEP = {"type": step, "metavar": "X"}
@@ -120,10 +121,10 @@ OPTIONS = (
         {"action": "append", "default": [], "metavar": "FILE"}, passed=os.path.abspath,
     ),
     Option("--device", "selection", "devices; default: all present", _NAMES),
-    Option("--operator", "selection", "ids, names or glob patterns of operators", _NAMES),
-    Option("--check", "selection", "checks", _NAMES),
-    Option("--dtype", "selection", "dtypes or groups of dtypes", _NAMES),
-    Option("--tag", "selection", "tags of operators", _NAMES),
+    Option("--operator", "selection", "ids, names or glob patterns of operators", _SELECTED),
+    Option("--check", "selection", "checks", _SELECTED),
+    Option("--dtype", "selection", "dtypes or groups of dtypes", _SELECTED),
+    Option("--tag", "selection", "tags of operators", _SELECTED),
     Option(
         "--shard", "shards", "one of COUNT shards of the selected cases, such as 3/8",
         {"type": shard, "metavar": "NUMBER/COUNT"},
@@ -172,10 +173,7 @@ OPTIONS = (
         "--no-raise-exception", "derivatives", "do not ask torch's gradcheck for explanations",
         {"action": "store_false", "default": None, "dest": "raise_exception"},
     ),
-    Option(
-        "--specs", "pytest", "files and folders of specs, besides those of [tool.opcheck]",
-        {"action": "append", "default": [], "metavar": "NAMES"},
-    ),
+    Option("--specs", "pytest", "files and folders of specs, besides those of [tool.opcheck]", _NAMES),
     Option(
         "--alone", "pytest",
         "run only specs, and ignore addopts except for plugins (-p) and warnings (-W): for `opcheck run`",
