@@ -132,7 +132,7 @@ class Settings(Located):
         """
         own = None if self._root is None else self._root / PROJECT
         paths = [path.resolve() for path in specs]
-        files = {_project_of(path) for path in paths if builtin_folder() not in path.parents} - {own}
+        files = {_project_of(path) for path in paths if builtin_folder() not in (path, *path.parents)} - {own}
         used = f"{Path.cwd()} and the folders above have no {PROJECT}" if own is None else f"those of {shown(own)} do"
         return [
             f"the settings of {shown(file)} do not apply: {used}; expected opcheck to run in {shown(file.parent)}"

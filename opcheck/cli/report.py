@@ -109,7 +109,7 @@ def _merge(options: argparse.Namespace) -> int:
 
 
 def _told(report: Report) -> int:
-    """Print why a report is incomplete. Return the exit code of a command that only reads it."""
+    """Print why a report is incomplete. Return the exit code: 1 if it is incomplete, else 0."""
     missing = gaps(report)
     for line in missing:
         print(printable(f"incomplete: {line}"), file=sys.stderr)

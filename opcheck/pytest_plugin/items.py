@@ -54,7 +54,9 @@ class SpecCollector(pytest.File):
         """Show mistakes in a spec without a traceback."""
         from opcheck.spec import SpecError
 
-        if isinstance(excinfo.value, (SpecError, pytest.UsageError)):
+        if isinstance(excinfo.value, pytest.UsageError):  # perhaps for mistakes in the settings
+            return str(excinfo.value)
+        if isinstance(excinfo.value, SpecError):
             others = self.config.stash[PLUGIN].settings.others([self.path])
             return "\n".join([str(excinfo.value), *others])
         return super().repr_failure(excinfo)
