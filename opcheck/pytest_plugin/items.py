@@ -151,11 +151,16 @@ def cases_of(items: Iterable[pytest.Item]) -> list[Case]:
     return [item.case for item in items if isinstance(item, CaseItem)]
 
 
+AT_DERIVED = "let the operator refuse such arguments; if it cannot, leave that way to vary out of vary (docs/checks.md lists them)"
+"""The advice for an operator that ends the process at a derived sample."""
+
+
 def report_death(report: pytest.TestReport, case: Case, death: Death, plugin: Plugin) -> Outcome:
     """Turn a report into that of a case whose process has died. Return the outcome: `error`, or `xfailed`."""
     from opcheck.running.judge import expected  # imports torch
 
-    text = "\n".join(filter(None, (f"{case.id}: {death.cause}", death.trace)))
+    advice = AT_DERIVED if case.check == "derived" and not death.is_time_out else ""
+    text = "\n".join(filter(None, (f"{case.id}: {death.cause}", advice, death.trace)))
     outcome = plugin.outcome_without_verdict(case, "error", death.cause, text, death.seconds)
     outcome = expected(case, outcome)
     if outcome.outcome == "xfailed":

@@ -264,3 +264,17 @@ def test_a_worker_that_hangs_in_c_does_not_keep_a_run_from_being_interrupted(sha
     assert len(run.records) >= 7
     assert run.out.splitlines()[-1].startswith("interrupted after ")
     assert int(run.err.rpartition("ended after ")[2].removesuffix(" s")) < 15
+
+
+@pytest.mark.nightly
+def test_a_crash_at_a_derived_sample_says_which_and_what_to_do(shared):
+    def run(project):
+        large = "\n\ndef crashes_if_large(x):\n    return crashes(x) if x.numel() > 16 else 2 * x\n"
+        project.write("ends.py", OPERATORS + large)
+        project.write("pyproject.toml", SETTINGS)
+        project.write("many.toml", DEFAULTS + '[[operator]]\nname = "ends.crashes_if_large"\n')
+        return project.run("opcheck", "run", "--check=derived", "--report-json", "report.json")
+
+    (record,) = shared("derived_crash", run).records.values()
+    assert record["reason"] == "the process crashed (SIGSEGV), at sample 0 with size 2 -> 1031"
+    assert "leave that way to vary out of vary" in record["message"]
