@@ -276,5 +276,5 @@ def test_a_crash_at_a_derived_sample_says_which_and_what_to_do(shared):
         return project.run("opcheck", "run", "--check=derived", "--report-json", "report.json")
 
     (record,) = shared("derived_crash", run).records.values()
-    assert record["reason"] == "the process crashed (SIGSEGV), at sample 0 with size 2 -> 1031"
-    assert "leave that way to vary out of vary" in record["message"]
+    assert record["reason"] == "the process crashed (SIGSEGV), at sample 0 with size 2 -> 17"
+    assert "leave this way to vary out of vary" in record["message"]
