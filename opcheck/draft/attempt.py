@@ -79,8 +79,10 @@ class Refused:
     """Whether the exception would end the process, such as SystemExit."""
     needs_gpu: bool = False
     """Whether the operator needs a GPU, and there is none: every other call fails as well."""
+    is_untestable: bool = False
+    """Whether the operator accepted the sample, but returned no tensor, or an object that may contain one."""
     is_plain: bool = False
-    """Whether the operator accepted the sample, but returned only numbers, strings and the like, and no tensor."""
+    """Whether it then returned only numbers, strings and the like."""
 
     @property
     def has_returned(self) -> bool:
@@ -90,14 +92,15 @@ class Refused:
     @classmethod
     def by(cls, error: BaseException, device: str = "cpu") -> Refused:
         """Return the refusal for an exception that a call on a device raised."""
+        if isinstance(error, Untestable):
+            return cls(str(error), RETURNED, is_untestable=True, is_plain=error.is_plain)
         frames = [one for one in _tracebacks(error) if not _is_ours(one.tb_frame.f_globals)]
         why, depth, source = one_line(error), tuple(one.tb_lasti for one in frames) or OUT_OF_SIGHT, ""
         if frames:
             file, last = frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
             source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
         gpu = device == "cpu" and needs_gpu(why, source)  # elsewhere, its tensors are on a device
-        is_plain = isinstance(error, Untestable) and error.is_plain
-        return cls(why, (*RETURNED, 0) if gpu else depth, source, not isinstance(error, Exception), gpu, is_plain)
+        return cls(why, (*RETURNED, 0) if gpu else depth, source, not isinstance(error, Exception), gpu)
 
 
 def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
@@ -117,11 +120,11 @@ def shown(function: TestedFunction, sample: SampleData) -> Accepted | Refused:
 
     sample: the sample that the inputs of the function were made from.
 
-    Raises Untestable if there is nothing to differentiate. Passes on the exceptions of the function.
+    Passes on the exceptions of the function, and Untestable if it returns no tensor.
     """
     leaves = function.inputs.leaves
     if not leaves:
-        raise Untestable("no tensor to differentiate with respect to")
+        return Refused("no tensor to differentiate with respect to")
     kept = copies(leaves)  # a call may write to its arguments
     state = torch.get_rng_state()
     outputs, again = function(), function(*kept)

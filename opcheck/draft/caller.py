@@ -55,8 +55,8 @@ class Caller:
     """The dtype of tensors for which the sample gives none."""
     count: int = 0
     """The number of calls."""
-    plain: int = 0
-    """The number of calls that returned numbers, strings and the like, but no tensor."""
+    untestable: int = 0
+    """The number of calls that returned no tensor, or an object that may contain one."""
     refused: list[tuple[SampleData, Refused]] = field(default_factory=list)
     """The calls that were refused."""
 
@@ -168,7 +168,7 @@ class Caller:
         self.count += 1
         result = self._unless_refused(make)
         if isinstance(result, Refused):
-            self.plain += result.is_plain
+            self.untestable += result.is_untestable
             self.refused.append((call, result))
             ended = f"it ends its process by an exception: {result.why}, in the call {render(call)}"
             if result.ends_process and ended not in self.own.ended:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, Accepted, Refused
+from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, RETURNED, Accepted, Refused
 from opcheck.draft.caller import Caller
 from opcheck.draft.data import Data, SampleData, has_differentiable, is_tensor, mapped, places, replaced
 from opcheck.draft.draft import Draft
@@ -35,8 +35,8 @@ MOST_LIKELY = 12
 MOST_IN_VAIN = 400
 """The number of guesses that may be refused, without getting further than earlier guesses, before the search stops."""
 
-MOST_PLAIN = 6
-"""The number of calls that return no tensor, after which the search stops."""
+MOST_UNTESTABLE = 6
+"""The number of calls that return no tensor, or an object that may contain one, after which the search stops."""
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Search:
             tries = list(self.one_of_each(map(self.samples_of, self.groups)) if self.own.given else self.guessed())
             if tries:
                 return list(self.drafts_of(tries))
-        if self.caller.plain and not self.own.given:
+        if self.caller.nearest[1].is_plain and not self.own.given:
             self.hopeless = self.hopeless or RETURNS_NO_TENSOR
         return []
 
@@ -148,7 +148,7 @@ class Search:
     def guessed(self) -> Iterator[Accepted]:
         """Yield the result of a guessed sample, then those of samples that differ from it in one respect.
 
-        If no sample works for a function, try samples with tensors of integers: see `besides_integers`.
+        If a function returns for none, try samples with tensors of integers: see `besides_integers`.
         """
         for parameters in self.parameters():
             main = self.likeliest(parameters)
@@ -161,7 +161,7 @@ class Search:
                     seen.append(one.sample)
                     yield one
             return
-        if not isinstance(self.target, type) and not self.caller.plain and not self.caller.nearest[1].needs_gpu:
+        if not isinstance(self.target, type) and self.caller.nearest[1].depth < RETURNED:
             for parameters in self.parameters():
                 yield from self.besides_integers(parameters)
 
@@ -233,7 +233,7 @@ class Search:
         """
         guesses, repaired = iter(guesses), [iter(list[SampleData]())]
         seen, said, vain, best = set[str](), set[str](), 0, NO_GUESS
-        while vain < MOST_IN_VAIN and self.caller.plain < MOST_PLAIN and not self.deadline.is_over:
+        while vain < MOST_IN_VAIN and self.caller.untestable < MOST_UNTESTABLE and not self.deadline.is_over:
             guess = next(chain(*repaired, guesses) if self.caller.count % 4 else chain(guesses, *repaired), None)
             if guess is None:
                 return

@@ -12,7 +12,7 @@ from opcheck.draft import guess
 from opcheck.draft.attempt import OUT_OF_SIGHT, Refused
 from opcheck.draft.guess import MOST_CONSTRUCTIONS, constructions
 from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, TAKES_NO_TENSOR
-from opcheck.draft.search import MOST_PLAIN, Search
+from opcheck.draft.search import MOST_UNTESTABLE, Search
 from opcheck.draft.workplace import Deadline, Trial, Workplace
 from opcheck.settings import Settings
 from opcheck.spec.operator import Construction
@@ -404,7 +404,19 @@ class TestWhatHasNothingToDifferentiate:
         monkeypatch.setattr(modules, "count", count, raising=False)
         monkeypatch.setattr(count, "__module__", "operators.modules")
         assert refusal("operators.modules.count") == RETURNS_NO_TENSOR
-        assert len(calls) == MOST_PLAIN
+        assert len(calls) == MOST_UNTESTABLE
+
+    @pytest.mark.parametrize("product", [torch.mul, lambda x, y: x @ y.mT])
+    def test_an_object_is_what_a_call_came_to_whatever_other_calls_raise(self, monkeypatch, product):
+        def wrapped(x, y):
+            return functools.partial(print, product(x, y))
+
+        monkeypatch.setattr(modules, "wrapped", wrapped, raising=False)
+        monkeypatch.setattr(wrapped, "__module__", "operators.modules")
+        own = search("operators.modules.wrapped")
+        assert own.drafts() == []
+        assert "[2, 3] }] }: the operator returned an object of functools.partial" in own.refusal()
+        assert own.caller.untestable == MOST_UNTESTABLE
 
     def test_what_returns_none_may_have_written_to_its_arguments(self, monkeypatch):
         def written(x):
