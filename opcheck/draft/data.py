@@ -10,6 +10,9 @@ Data = Any
 SampleData = dict[str, Data]
 """A sample: `args` and `kwargs`."""
 Shape = tuple[int, ...]
+
+LARGEST = 2000
+"""The maximum number of elements of a tensor in a draft. A tensor is that large only if nothing smaller works."""
 Path = tuple[str | int, ...]
 """The position of a value in a sample, such as ("args", 0) or ("kwargs", "weight")."""
 

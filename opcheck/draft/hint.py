@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from math import prod
 from typing import Any
 
-from opcheck.draft.data import Data, SampleData, Shape, is_tensor, mapped, places, replaced, with_keyword
+from opcheck.draft.data import LARGEST, Data, SampleData, Shape, is_tensor, mapped, places, replaced, with_keyword
 from opcheck.draft.parameter import TENSOR, Parameter
 
 SIZE = r"'?(?:\.\.\.|\*|\d+|[A-Z]\w{0,3}|batch(?:_size)?)'?"
@@ -38,6 +39,7 @@ NUMBERS = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\w)|(?<=\d)x(\d+)|(\d+)(?=x\d)")
 ACTUAL = re.compile(r"\b([Gg]ot|[Aa]ctual|[Rr]eceived|but)\b.*")
 """The part of an error message that describes the actual arguments."""
 MOST_SIZE = 16
+"""The maximum size of a dimension in documentation. An error may ask for any size."""
 
 KINDS = (
     (
@@ -95,14 +97,17 @@ INSTEAD: tuple[tuple[re.Pattern[str], tuple[type, ...], list[Data]], ...] = (
 dicts."""
 
 
-def shapes_in(text: str) -> list[Shape]:
-    """Return the shapes that a text mentions, with numbers in place of letters. A star is one dimension, or none."""
+def shapes_in(text: str, most: int = MOST_SIZE) -> list[Shape]:
+    """Return the shapes that a text mentions, with numbers in place of letters. A star is one dimension, or none.
+
+    most: the maximum size. Shapes with larger sizes are left out.
+    """
     listed = chain(LISTED.finditer(text), WORDED.finditer(text))
     parts = [re.split(r"\s*,\s*", match[1].strip(" ,")) for match in listed]
     parts += [re.split(r"\s?x\s?", match[1]) for match in CROSSED.finditer(text)]
     parts += [match[1].split() for match in TYPED.finditer(text)]
     shapes = chain.from_iterable(_concrete([part.strip("'") for part in own]) for own in parts)
-    return list(dict.fromkeys(shape for shape in shapes if max(shape, default=1) <= MOST_SIZE))
+    return list(dict.fromkeys(shape for shape in shapes if max(shape, default=1) <= most))
 
 
 def _concrete(sizes: list[str]) -> Iterator[Shape]:
@@ -192,11 +197,10 @@ class Hints:
     def __init__(self, said: str, source: str) -> None:
         self.said, self.both = said, f"{said} {source}"
         text = ACTUAL.sub("", said)
-        self.wanted, self.everywhere = shapes_in(text) or shapes_in(source), shapes_in(said)
+        self.wanted = shapes_in(text, LARGEST) or shapes_in(source, LARGEST)
+        self.everywhere = shapes_in(said, LARGEST)
         self.ranks = [int(number) for match in RANKS.findall(f"{text} {source}") for number in match if number]
-        self.numbers = [
-            number for number in dict.fromkeys(map(abs, _numbers_in(self.both))) if 1 <= number <= MOST_SIZE
-        ]
+        self.numbers = [number for number in dict.fromkeys(map(abs, _numbers_in(self.both))) if number]
 
     def names(self, parameter: str) -> bool:
         """Return whether the error or its source mentions a parameter, with underscores or with spaces."""
@@ -228,11 +232,12 @@ class Hints:
         longer = [(2, *own)] if is_out and len(own) < 4 else []
         square = [(*own[:-2], own[-1], own[-1])] if SQUARE.search(self.said) and own else []
         shapes = [
-            *((int(count),) for count in ELEMENTS.findall(self.said) if int(count) <= MOST_SIZE),
+            *((int(count),) for count in ELEMENTS.findall(self.said)),
             *square, *self.wanted, *_of_ranks(own, self.ranks), *self.everywhere, *_with_sizes(own, self.numbers),
             *longer,
         ]  # fmt: skip
-        yield from ({**value, "shape": list(shape)} for shape in dict.fromkeys(shapes) if shape != own)
+        small = [shape for shape in dict.fromkeys(shapes) if shape != own and prod(shape) <= LARGEST]
+        yield from ({**value, "shape": list(shape)} for shape in small)
         for words, kind in KINDS:
             if words.search(self.said) and not kind.items() <= value.items():
                 yield {**({"shape": list(own)} if "dtype" in kind else value), **kind}

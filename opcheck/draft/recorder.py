@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.random import fork_rng
 
+from opcheck.draft.data import LARGEST
 from opcheck.draft.parameter import in_toml, path_of
 from opcheck.draft.smaller import MOST_ELEMENTS, Group, chosen, is_small, smaller
 from opcheck.draft.target import resolve_either
@@ -119,14 +120,18 @@ class Recorder:
             self.record(path, {"module": {**self.constructed[module], **mode}}, *args, **kwargs)
 
     def record(self, path: str, construction: dict[str, Any], /, *args: Any, **kwargs: Any) -> None:
-        """Record a call, if a spec can express it and no equal call has been recorded. Large calls are made smaller."""
+        """Record a call, if a spec can express it and no equal call has been recorded.
+
+        Smaller versions of a large call come first. The call itself is for operators that refuse them.
+        """
         try:
             plain, exact = ({**construction, **self.call(args, kwargs, exact)} for exact in (False, True))
         except Unwritable:
             return
         text, calls = json.dumps(plain), self.calls[path]
         if text not in calls and len(calls) < MOST_CALLS:
-            calls[text] = [plain, exact] if is_small(plain) else list(smaller(plain))  # may be empty
+            versions = [plain, exact] if is_small(plain) else [*smaller(plain), plain]
+            calls[text] = [version for version in versions if is_small(version, LARGEST)]  # may be empty
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], exact: bool) -> dict[str, Any]:
         """Return the arguments of a call as TOML data. Raises Unwritable if a spec cannot express them."""

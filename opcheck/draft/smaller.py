@@ -13,7 +13,7 @@ import torch
 from opcheck.draft.data import Data, is_tensor, mapped, parts
 
 MOST_ELEMENTS = 36
-"""The maximum number of elements of a tensor in a sample. Calls with larger tensors are made smaller."""
+"""The maximum number of elements of a tensor in a sample. Calls with larger tensors are made smaller at first."""
 LARGE, SMALL = 4, 8
 """The largest size, or number, that is kept; and the maximum of larger sizes after they have been divided."""
 MOST_SMALLER = 12
@@ -23,7 +23,7 @@ MOST_SAMPLES = 6
 
 Group = list[dict[str, Any]]
 """Samples for one call, of which the first that works is used: with shapes only, and with values; or several smaller
-versions. For a class of modules, each has the constructor arguments under the key `module`."""
+versions, and the call itself. For a class of modules, each has the constructor arguments under the key `module`."""
 
 
 def chosen(groups: Iterable[Group]) -> list[Group]:
@@ -48,9 +48,9 @@ def _elements(part: Data) -> int:
     return prod(part["shape"]) if "shape" in part else torch.tensor(part["values"]).numel()
 
 
-def is_small(call: Data) -> bool:
-    """Return whether every tensor in TOML data is small enough for a sample."""
-    return all(_elements(part) <= MOST_ELEMENTS for part in parts(call))
+def is_small(call: Data, most: int = MOST_ELEMENTS) -> bool:
+    """Return whether every tensor in TOML data has at most a number of elements."""
+    return all(_elements(part) <= most for part in parts(call))
 
 
 def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:

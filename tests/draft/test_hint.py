@@ -113,6 +113,8 @@ def test_a_documented_tensor_is_tried_first_whatever_its_name():
         ({"shape": [3]}, "ValueError: Input must be a (*, 4) tensor. Got torch.Size([3])", "", {"shape": [2, 4]}),
         ({"shape": [2, 3]}, "ValueError: Expected features = 5, got 3.", "", {"shape": [2, 5]}),
         ({"shape": [2, 3]}, "RuntimeError: shapes cannot be multiplied (2x3 and 4x2)", "", {"shape": [2, 4]}),
+        ({"shape": [2, 3]}, "RuntimeError: shapes cannot be multiplied (2x3 and 256x2)", "", {"shape": [2, 256]}),
+        ({"shape": [2, 3]}, "RuntimeError: running_mean should contain 3 elements not 24", "", {"shape": [2, 24]}),
         ({"shape": [2, 3]}, "RuntimeError: size of tensor a (3) must match b (4)", "", {"shape": [2, 4]}),
         ({"shape": [2, 3]}, "RuntimeError: expected 3D input", "", {"shape": [2, 2, 3]}),
         ({"shape": [2, 3]}, "AssertionError", "assert x.dim() == 3", {"shape": [2, 2, 3]}),
@@ -154,6 +156,11 @@ def test_a_refused_guess_teaches_the_next(value, said, source, better):
     assert {"args": [better]} in lessons
     for lesson in lessons:
         SampleSpec.model_validate(lesson)
+
+
+def test_no_size_makes_a_tensor_huge():
+    repairs = list(repairs_of({"args": [{"shape": [2, 3]}]}, "RuntimeError: expected 1000 columns", "", X))
+    assert repairs == [{"args": [{"shape": [2, 1000]}]}]  # 3 times 1000 elements would be too many
 
 
 def test_tensors_that_are_alike_are_changed_one_by_one_and_together():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from opcheck.draft.recorder import Recorder, Unwritable, examples
-from opcheck.draft.smaller import MOST_ELEMENTS
+from opcheck.draft.smaller import MOST_ELEMENTS, is_small
 from opcheck.spec.operator import Construction, SampleSpec
 
 
@@ -108,6 +108,14 @@ def test_a_call_is_recorded_once(recorder):
         assert torch.equal(shift(torch.ones(2), by=2), torch.full((2,), 3.0))
     ((call, exact),) = recorder.calls[NAMES[1]].values()
     assert (call["kwargs"], exact["args"]) == ({"by": 2}, [{"values": [1.0, 1.0]}])
+
+
+def test_a_large_call_is_kept_for_operators_that_refuse_smaller_ones_unless_it_is_huge(recorder):
+    for size in (10, 50):
+        shift(torch.randn(size, size), by=2)
+    large, huge = recorder.calls[NAMES[1]].values()
+    assert [call["args"] for call in (large[0], large[-1])] == [[{"shape": [5, 5]}], [{"shape": [10, 10]}]]
+    assert all(is_small(call) for call in (*large[:-1], *huge))
 
 
 def test_members_of_an_enumeration_go_by_their_names():
