@@ -69,7 +69,10 @@ DTYPES = re.compile(
 SQUARE = re.compile(r"\b[Ss]quare\b")
 KERNEL = re.compile(r"[Kk]ernel size:? \(?(\d+(?: x \d+)*)\)?\. Kernel size can't be greater")
 ELEMENTS = re.compile(r"\b(?:contain|have|has|with|of|expected) (\d+) (?:elements?|entries)\b")
-NEEDED = re.compile(r"\b(require|specif|should be defined|must be (given|provided|defined|set)|at least one|needed)")
+NEEDED = re.compile(
+    r"\b(require|specif|should be defined|must be (given|provided|defined|set)|at least one|needed"
+    r"|(must not|cannot|can't) (both |all )?be None)"
+)
 """The pattern of an error about a missing argument. The message also names the argument."""
 WANTS_MORE = re.compile(r"NoneType")
 OUT_OF_RANGE = re.compile(r"out of (range|bounds)")
@@ -171,8 +174,8 @@ def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[
     kernel = KERNEL.search(said)
     if kernel is not None:
         yield mapped(partial(_at_least, sizes=[int(size) for size in re.findall(r"\d+", kernel[1])]), sample)
-    hints, names = Hints(said, source), [one.name for one in parameters if one.required]
-    named = {index for index, name in enumerate(names) if hints.names(name)}
+    hints = Hints(said, source)
+    named = {key for place, one in enumerate(parameters) if hints.names(one.name) for key in (place, one.name)}
     every = sorted(places(sample), key=lambda own: own[0][1] not in named)
     for path, value in every:
         others = chain(hints.wanted_numbers(value) if path[1] in named else (), hints.better(value))
@@ -184,8 +187,9 @@ def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[
     tensors = [{"shape": value["shape"]} for _, value in every if isinstance(value, dict) and "shape" in value][:1]
     for one in (one for one in parameters if not one.required):
         values: list[Data] = []
-        if NEEDED.search(said) and hints.names(one.name) and one.name not in sample.get("kwargs", {}):
-            values += [*(tensors if TENSOR in one.options else ()), 2, [2], [2, 2], 0.5]
+        if NEEDED.search(said) and one.name in named and one.name not in sample.get("kwargs", {}):
+            values += [value for value in one.options if not is_tensor(value)]
+            values += [*(tensors if TENSOR in one.options or not one.options else ()), 2, [2], [2, 2], 0.5]
         if WANTS_MORE.search(said):
             values += tensors
         yield from (with_keyword(sample, one.name, value) for value in values)

@@ -185,6 +185,28 @@ def test_an_optional_argument_that_is_asked_for_is_added(name):
     assert not any("context" in lesson.get("kwargs", {}) for lesson in lessons)
 
 
+def test_one_of_the_optional_arguments_that_cannot_all_be_none_is_added():
+    said, x = "ValueError: labels and mask cannot both be None", {"shape": [2, 3]}
+    own = [*X, Parameter("labels", (), False), Parameter("mask", ({"tensor": "mask"}, TENSOR), False)]
+    added = [one["kwargs"] for one in repairs_of({"args": [x]}, said, "", own)]
+    assert {"labels": x} in added
+    assert {"mask": x} in added
+    assert not any("context" in kwargs for kwargs in added)
+
+
+def test_an_optional_argument_gets_the_values_that_its_name_calls_for_first():
+    own = [Parameter("dim", (5, 7), False, keyword=True)]
+    first, second, *_ = repairs_of({"args": []}, "TypeError: missing 1 required argument: 'dim'", "", own)
+    assert [one["kwargs"]["dim"] for one in (first, second)] == [5, 7]
+
+
+def test_a_keyword_argument_that_the_error_names_is_changed_first():
+    sample = {"args": [{"shape": [2, 3]}], "kwargs": {"labels": {"shape": [2, 3]}}}
+    own = [X[0], Parameter("labels", (), False)]
+    first, *_ = repairs_of(sample, "ValueError: labels must be 1D, of shape (batch_size,)", "", own)
+    assert first == {"args": [{"shape": [2, 3]}], "kwargs": {"labels": {"shape": [2]}}}
+
+
 def test_what_says_nothing_teaches_nothing():
     assert list(repairs_of({"args": [{"shape": [2, 3]}]}, "RuntimeError: not today", "", X)) == []
 
