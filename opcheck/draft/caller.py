@@ -14,6 +14,7 @@ from torch import Tensor
 from opcheck.draft.attempt import NO_GUESS, Accepted, Refused, shown
 from opcheck.draft.data import SampleData, has_differentiable
 from opcheck.draft.hint import mentions_dtypes
+from opcheck.draft.parameter import Parameter
 from opcheck.draft.refusal import has_interpreter, is_beyond_interpreter
 from opcheck.draft.target import resolve_either
 from opcheck.draft.workplace import Trial, Workplace
@@ -196,8 +197,8 @@ class Caller:
         second = function()
         return len(first) != len(second) or not all(map(equal, first, second))
 
-    def refusal(self) -> str:
-        """Return why every call failed, in one line."""
+    def refusal(self, unknown: Parameter | None = None) -> str:
+        """Return why every call failed, in one line. unknown: a required parameter without a guess."""
         if self.own.ended:
             return self.own.ended[0]
         call, nearest = self.nearest
@@ -205,8 +206,9 @@ class Caller:
         if nearest.needs_gpu or is_beyond_interpreter(why):
             return f"{why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
         what, advice = ("constructor", CONSTRUCT) if isinstance(self.target, type) else ("signature", PASS_ARGUMENTS)
-        if not self.count:
-            return f"cannot guess arguments from its {what}; {advice}"
+        if not self.refused:
+            why = f"no guess for the parameter {unknown}" if unknown else f"cannot guess arguments from its {what}"
+            return f"{why}; {advice}"
         closest = f"none of {self.count} guessed calls worked; the closest: "
         if self.own.given or self.count == 1:
             closest = "" if self.own.given else "the only guessed call failed: "

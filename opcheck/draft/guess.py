@@ -8,7 +8,7 @@ from itertools import chain, islice, product, repeat
 from torch.nn import Module
 
 from opcheck.draft.data import Data, SampleData, Shape, is_tensor, mapped, parts, with_keyword
-from opcheck.draft.parameter import TENSOR, Parameter, path_of
+from opcheck.draft.parameter import IDENTITY, TENSOR, Parameter, path_of
 from opcheck.draft.signature import parameters_of_constructor
 
 COMMON: tuple[Shape, ...] = (
@@ -138,7 +138,8 @@ def constructions(make: type[Module]) -> Iterator[SampleData]:
     siblings = _siblings(make)
     inner = [siblings[:1], *siblings] if siblings else []
     # A parameter that is known to take numbers takes no module.
-    options = [(*one.options, *(inner if TENSOR in one.options or not one.options else ())) for one in required]
+    takes_any = [not one.options or TENSOR in one.options or IDENTITY in one.options for one in required]
+    options = [(*one.options, *inner * takes) for one, takes in zip(required, takes_any, strict=True)]
     alike = islice(zip(*options, strict=False), MOST_CONSTRUCTIONS // 2)  # as for two equal modules
     for choice in islice(chain(alike, product(*options)), MOST_CONSTRUCTIONS):
         arguments = sample_of(required, _shaped([*choice], repeat(OF_WEIGHTS), {}))

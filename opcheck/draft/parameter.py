@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -22,6 +22,7 @@ TENSORS: Data = [TENSOR, TENSOR]
 REQUIRED = inspect.Parameter.empty
 """The default of a parameter that has none."""
 NONE: Data = {"none": True}
+IDENTITY: Data = {"call": "torch.nn.Identity"}
 FUNCTIONS: list[Data] = [{"object": "torch.tanh"}, {"object": "torch.nn.Linear"}]
 """Functions to pass as arguments: a smooth function of a tensor, and a class of modules that takes two sizes."""
 TAKES_FUNCTION = re.compile(r"^activation$|(^|_)(fn|func|function|callback)$")
@@ -61,6 +62,9 @@ BY_TYPE: tuple[tuple[tuple[str, ...], list[Data], tuple[type, ...]], ...] = (
     (("list[int", "sequence[int", "size"), [[2, 2], [2], [3, 2]], (list,)),
     (("float", "number"), [0.5, 1.5, 2, 1], (int, float)),
     (("int",), [2, 1, 0], (int,)),
+    (("dtype",), [{"dtype": "float64"}], ()),
+    (("device",), ["cpu"], (str,)),
+    (("module",), [IDENTITY], ()),
 )
 """Words in annotations, values for them, and the types of the values in `BY_NAME` that are used instead."""
 
@@ -80,6 +84,11 @@ class Parameter:
     """Whether the parameter is keyword-only."""
     shapes: tuple[Shape, ...] = ()
     """The shapes that the annotation and the documentation of the parameter mention."""
+    annotation: str = field(default="", compare=False)
+    """The type as source text; empty if there is none."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.annotation}" if self.annotation else self.name
 
     @classmethod
     def of(
@@ -103,7 +112,7 @@ class Parameter:
             own = _of_constructor if constructor else _required
             options = [value for part in parts for value in own(name, text_of(part))]
             options += [NONE] * (len(parts) < len(_parts(annotation)))
-        return cls(name, tuple(options), required, keyword)
+        return cls(name, tuple(options), required, keyword, annotation=text)
 
 
 def _parts(annotation: Any) -> tuple[Any, ...]:

@@ -96,7 +96,10 @@ class Search:
 
     def refusal(self) -> str:
         """Return why no sample works, in one line."""
-        return self.hopeless or self.caller.refusal()
+        make = self.target if isinstance(self.target, type) and self.caller.module is None else None
+        every = chain(*([parameters_of_constructor(make)] if make else []), *self.parameters())
+        unknown = next((one for one in every if one.required and not one.options), None)
+        return self.hopeless or self.caller.refusal(unknown)
 
     def constructions(self) -> Iterator[SampleData | None]:
         """Yield constructor arguments for `caller` to use: the given ones, or each recorded or guessed ones that work.

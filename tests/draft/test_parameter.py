@@ -45,6 +45,9 @@ def options(name, annotation="", default=REQUIRED):
         ("dim", "", -1),
         ("inplace", "", False),
         ("sections", "", [1, 1]),
+        ("to", torch.dtype, {"dtype": "float64"}),
+        ("to", "str | torch.device", "cpu"),
+        ("net", torch.nn.Module, {"call": "torch.nn.Identity"}),
     ],
 )
 def test_the_likeliest_value_comes_first(name, annotation, first):
@@ -76,6 +79,7 @@ def test_nothing_is_guessed_for_what_is_no_tensor_and_no_number():
         ("rows", "", 2),
         ("p", "float", 0.5),
         ("weight", "Tensor", TENSOR),
+        ("net", torch.nn.Module, {"call": "torch.nn.Identity"}),
     ],
 )
 def test_constructors_take_numbers(name, annotation, first):
