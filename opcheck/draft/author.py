@@ -5,14 +5,17 @@ from __future__ import annotations
 import shlex
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from opcheck.checks.jacobian.compare import REMEDY
 from opcheck.draft.allow import allow
 from opcheck.draft.draft import Draft, comment, what_happened
 from opcheck.draft.recorder import Recorder
@@ -27,13 +30,16 @@ from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
 from opcheck.spec import dtypes
 from opcheck.spec.document import shown
-from opcheck.text import counted
+from opcheck.text import counted, printable, with_more
 
 MOST_BUDGETS = 7
 """Wall-clock limit of a process, as a multiple of the budget: to report its first step, or to reproduce a failure."""
 
 MOST_REPRODUCED = 3
 """The maximum number of operators of which a failure is reproduced in plain torch."""
+
+FEW = 3
+"""The maximum number of operators to name that fail in one way."""
 
 MOST_RESTARTS = 5
 """The maximum number of restarts of one operator, each after a call that ended its process."""
@@ -234,6 +240,7 @@ class Author:
         failed = self._recorded("failed")
         ended = [f"{own.name}: {why}" for own in self.trials if not own.is_slow for why in own.ended[:1]]
         lines = [f"failed: {line}" for line in [*lines_of(failed), *ended]]
+        lines += [REMEDY] * any(REMEDY in record["message"] for record in failed)
         lines += [f"not tested: {line}" for line in lines_of(self._recorded("error", "inconclusive"))]
         lines += [
             f"not tested: {own.name}: {counted(own.left, 'case')}, in {self.workplace.budget:g} s (--budget)"
@@ -269,18 +276,21 @@ def samples_of(drafts: Sequence[Draft]) -> str:
 
 
 def lines_of(records: Sequence[Record]) -> list[str]:
-    """Return a line for each distinct failure of an operator: its diagnosis if there is one, else its reason.
+    """Return a line for each distinct failure: its diagnosis if there is one, else its reason.
 
-    An exception that occurs in several checks and dtypes gets one line.
+    What occurs in several cases gets one line, which names the first cases of a few operators, and counts the others.
     """
-    lines: dict[tuple[str, str], str] = {}
+    ids, counts, texts = dict[str, dict[str, str]](), Counter[str](), dict[str, str]()
     for record in records:
         findings, raised = record["fields"].get("diagnosis"), record["fields"].get("raised")
         text = findings[0]["text"] if findings else record["reason"]
         if raised and isinstance(remedy := record["fields"].get("remedy"), dict):
             text = f"{remedy['key'].rpartition('.')[2]} raised {raised}"  # the line is short
-        lines.setdefault((record["operator"], what_happened(text)), f"{record['id']}: {comment(text)}")
-    return list(lines.values())
+        what = what_happened(text)
+        counts[what] += 1
+        ids.setdefault(what, {}).setdefault(record["operator"], record["id"])
+        texts.setdefault(what, printable(" ".join(text.split())))
+    return [f"{with_more(islice(ids[what].values(), FEW), count)}: {texts[what]}" for what, count in counts.items()]
 
 
 def failing_only_in(family: Container[str], failed: Sequence[Record]) -> list[str]:

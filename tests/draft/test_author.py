@@ -1,12 +1,15 @@
 """What a draft says of failures: one line for each thing that goes wrong."""
 
-from opcheck.draft.author import failing_only_in, lines_of
+from opcheck.checks.jacobian.compare import REMEDY
+from opcheck.draft.author import Author, failing_only_in, lines_of
+from opcheck.draft.workplace import Trial, Workplace
+from opcheck.settings import Settings
 
 
 def record(check, reason, operator="mylib.f", diagnosis=(), dtype="float64"):
     return {
         "operator": operator, "dtype": dtype, "id": f"{operator}::{check}", "reason": reason,
-        "fields": {"diagnosis": [{"text": text} for text in diagnosis]},
+        "fields": {"diagnosis": [{"text": text} for text in diagnosis]}, "outcome": "failed", "message": reason,
     }  # fmt: skip
 
 
@@ -19,10 +22,25 @@ def test_an_exception_that_several_checks_meet_is_one_line():
         record("dtypes", "dtypes: backward is claimed for float64, but is refused: RuntimeError: another one"),
     ]
     assert [line.partition(": ")[0] for line in lines_of(records)] == [
-        "mylib.f::backward",
-        "mylib.g::dtypes",
+        "mylib.f::backward, mylib.g::dtypes and 1 more",
         "mylib.f::dtypes",
     ]
+
+
+def test_what_many_operators_meet_is_one_line_in_full():
+    reason = f"the function has parts that {'carry no tangents, ' * 10}and here is what to do"
+    records = [record("forward_ad", "", f"f{index}", diagnosis=[reason]) for index in range(60)]
+    ids = ", ".join(f"f{index}::forward_ad" for index in range(3))
+    assert lines_of(records) == [f"{ids} and 57 more: {reason}"]
+
+
+def test_a_gradient_may_be_meant_to_differ_from_the_derivative(tmp_path):
+    said = []
+    author = Author("f", tmp_path, Settings(), Workplace(Settings(), 1.0), 1, lambda *lines: said.extend(lines))
+    for reason in ("purity: x changes", f"backward: not the numerical one\n{REMEDY}"):
+        author.trials = [Trial("f", records={"f": record("backward", reason)})]
+        author.report(interrupted=True)
+    assert said.count(REMEDY) == 1
 
 
 def test_an_exception_comes_first_in_its_line():
