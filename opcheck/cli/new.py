@@ -14,7 +14,9 @@ from opcheck.cli.stdout import say, terminated_as_interrupt
 from opcheck.devices.presence import ask
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import FOLDER, Settings
-from opcheck.spec.problems import RequestError
+from opcheck.spec.document import Document
+from opcheck.spec.problems import RequestError, SpecError, worded
+from opcheck.spec.wording import name_of, validated
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +69,9 @@ def run(options: argparse.Namespace) -> int:
 
     package = package_of(options.target)
     until = time.monotonic() + (options.within or float("inf"))
+    missing = [path for path in options.from_tests if not Path(path.partition("::")[0]).exists()]
+    if missing:
+        raise RequestError(f"--from-tests {path}: no such file or folder" for path in missing)
     arguments = [[_table("--args", text)] for text in options.args]
     module = None if options.module is None else _table("--module", options.module)
     workplace = Workplace(allowing(settings, package), options.budget, until, device)
@@ -110,8 +115,13 @@ def _table(option: str, text: str) -> dict[str, Any]:
     try:
         value = tomli.loads(f"value = {text}")["value"]
         table: dict[str, Any] = {"args": value} if isinstance(value, list) else value
-        model.model_validate(table)
-    except (tomli.TOMLDecodeError, ValueError) as error:
+        if not isinstance(table, dict):
+            raise ValueError(name_of(table))
+        validated(model, table, Document(option, text, {}).problem)
+    except ValueError as error:  # TOMLDecodeError is one
         expected = f"expected TOML such as '{example}' or '{{ args = [...], kwargs = {{...}} }}'"
-        raise RequestError([f"{option} {text}: {str(error).splitlines()[0]}; {expected}"]) from None
+        raise RequestError([f"{option} {text}: {error}; {expected}"]) from None
+    except SpecError as error:
+        mistakes = (worded(one.what, one.expected, one.nearest) for one in error.problems)
+        raise RequestError(f"{option} {text}: {mistake}" for mistake in mistakes) from None
     return table

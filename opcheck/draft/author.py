@@ -23,7 +23,7 @@ from opcheck.draft.smaller import Group, chosen
 from opcheck.draft.target import modules_in, names, package_of
 from opcheck.draft.trial import reproduced, trial
 from opcheck.draft.workplace import Record, Trial, Workplace
-from opcheck.planning.loading import load
+from opcheck.planning.loading import examine, load
 from opcheck.running import process_state
 from opcheck.running.own_process import Ended, Item, Result, apart
 from opcheck.samples.resolve import Unresolved
@@ -75,7 +75,7 @@ class Author:
     def draft(
         self, arguments: Sequence[list[dict[str, Any]]], module: dict[str, Any] | None, tests: Sequence[str]
     ) -> None:
-        """Draft the operators that the file does not have yet, and append each to the file as soon as it is done.
+        """Draft the operators that have no spec yet, and append each to the file as soon as it is done.
 
         arguments: groups of samples; module: how to construct modules; tests: pytest arguments for the tests to record
         calls in. Each may be empty.
@@ -102,29 +102,31 @@ class Author:
             raise nothing_to_draft(self._left_out())
 
     def _choose(self, all_names: dict[str, str]) -> None:
-        """Set `wanted` to the operators that the file does not have. Raises Unresolved if there are none."""
+        """Set `wanted` to the operators that no spec has. Raises Unresolved if there are none."""
         known = self._known()
         self.unusable = {name: why for name, why in all_names.items() if why}
         self.wanted = [name for name in all_names if name not in self.unusable and name not in known]
-        had = sum(name in known for name in all_names)
-        there = [f"{shown(self.file)} has {counted(had, 'operator')} of {self.target} already"] if had else []
+        had = Counter(known[name] for name in all_names if name in known)
+        there = [f"{file} has {counted(count, 'operator')} of {self.target} already" for file, count in had.items()]
         if not self.wanted:
             why = [*there, *self._left_out()] or [f"{self.target} has no operators", *modules_in(self.target)]
             raise nothing_to_draft(why)
         self.say(*there)
 
-    def _known(self) -> set[str]:
-        """Return the ids of the operators in the file.
+    def _known(self) -> dict[str, str]:
+        """Return the ids of the operators in the file and, if it is one of the project's specs, in all of these.
 
-        Raises SpecError if the file has a mistake, Unresolved if it has a table `[defaults]`.
+        The values are the names of their files. Raises SpecError if the file has a mistake, Unresolved if it has a
+        table `[defaults]`. Mistakes in other files do not matter.
         """
-        if not self.file.exists():
-            return set()
-        library = load([self.file], self.workplace.settings)
+        library = load([self.file] if self.file.exists() else [], self.workplace.settings)
         if any(operator.document.data.get("defaults") for operator in library):
             what = "has [defaults], which would apply to the draft; choose another file by --output"
             raise Unresolved(f"{shown(self.file)} {what}")
-        return {operator.id for operator in library}
+        file, places = self.file.resolve(), [path.resolve() for path in self.settings.spec_paths()]
+        belongs = any(place in (file, *file.parents) for place in places)
+        others, _ = examine(places if belongs else [], self.workplace.settings)
+        return {operator.id: operator.document.file for operator in (*others, *library)}
 
     def _calls(self, tests: Sequence[str]) -> dict[str, list[Group]]:
         """Run tests in a separate process. Return the calls that they make of each operator, one of each kind."""
@@ -141,6 +143,8 @@ class Author:
         if isinstance(calls, Ended):
             self.say(f"no calls were recorded: {calls.why}")
             return {}
+        if not any(calls.values()):
+            self.say("no calls were recorded in the tests")
         return calls
 
     def _tried(self, trials: Sequence[Trial]) -> Iterator[Trial]:
