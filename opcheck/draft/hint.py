@@ -189,7 +189,7 @@ def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[
         values: list[Data] = []
         if NEEDED.search(said) and one.name in named and one.name not in sample.get("kwargs", {}):
             values += [value for value in one.options if not is_tensor(value)]
-            values += [*(tensors if TENSOR in one.options or not one.options else ()), 2, [2], [2, 2], 0.5]
+            values += [*(tensors if TENSOR in one.options or not one.annotation else ()), 2, [2], [2, 2], 0.5]
         if WANTS_MORE.search(said):
             values += tensors
         yield from (with_keyword(sample, one.name, value) for value in values)

@@ -96,10 +96,13 @@ class Search:
 
     def refusal(self) -> str:
         """Return why no sample works, in one line."""
-        make = self.target if isinstance(self.target, type) and self.caller.module is None else None
-        every = chain(*([parameters_of_constructor(make)] if make else []), *self.parameters())
-        unknown = next((one for one in every if one.required and not one.options), None)
-        return self.hopeless or self.caller.refusal(unknown)
+        if self.hopeless:
+            return self.hopeless
+        parameters = self.parameters()
+        if isinstance(self.target, type) and self.caller.module is None:
+            parameters = [parameters_of_constructor(self.target), *parameters]
+        every = chain.from_iterable(parameters)
+        return self.caller.refusal(next((one for one in every if one.required and not one.options), None))
 
     def constructions(self) -> Iterator[SampleData | None]:
         """Yield constructor arguments for `caller` to use: the given ones, or each recorded or guessed ones that work.

@@ -195,9 +195,9 @@ def test_one_of_the_optional_arguments_that_cannot_all_be_none_is_added():
 
 
 def test_an_optional_argument_gets_the_values_that_its_name_calls_for_first():
-    own = [Parameter("dim", (5, 7), False, keyword=True)]
-    first, second, *_ = repairs_of({"args": []}, "TypeError: missing 1 required argument: 'dim'", "", own)
-    assert [one["kwargs"]["dim"] for one in (first, second)] == [5, 7]
+    own = [Parameter("dim", (5, 7), False, annotation="int")]
+    repairs = repairs_of({"args": [{"shape": [2]}]}, "TypeError: missing a required argument: 'dim'", "", own)
+    assert [one["kwargs"]["dim"] for one in repairs] == [5, 7, 2, [2], [2, 2], 0.5]  # and no tensor
 
 
 def test_a_keyword_argument_that_the_error_names_is_changed_first():
