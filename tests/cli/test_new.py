@@ -40,3 +40,9 @@ def test_an_operator_that_another_spec_of_the_project_has_is_left_out(cli: Cli, 
     assert "squares.square" not in (project.folder / "specs" / "squares.toml").read_text()
     assert "wrote 1 operator" in run.out
     assert "wrote 2 operators" in cli("new", "squares", "-n", "1", "--output", "elsewhere.toml").out
+
+
+def test_tests_that_call_no_operator_are_said(cli: Cli, project: Project) -> None:
+    run = cli("new", "demo.double", "-n", "1", "--from-tests", "demo.py", "--output", "elsewhere.toml")
+    assert "no calls were recorded in the tests" in run.out
+    assert "wrote 1 operator" in run.out
