@@ -36,7 +36,7 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
     free, numbers = _free(sample), NUMBERS if scope.is_thorough else FEW_NUMBERS
     for number, recipe in free:
         yield from (_full(sample, number, recipe, value) for value in numbers)
-        yield from _large(sample, number, recipe)
+        yield from _large(sample, number, recipe) if recipe.numel > 1 or not scope.is_thorough else ()
     together = elements_of_all(sample, scope)
     if together is not None:
         yield together
