@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from opcheck.samples.derive.change import (
@@ -250,13 +250,13 @@ def by_emptiness(sample: Sample, scope: Scope) -> Iterator[Derived]:
 def by_rank(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield samples with leading dims added up to rank 4 (at least one dim), and of rank 0 (if refused: a dim less).
 
-    A leading dim is also added to one tensor at a time, since others may be broadcast along it.
+    They are also added to the first tensor alone, as in a batch, since the others may be broadcast along them.
     """
     ranks = {len(recipe.shape) for recipe in sample.tensors if recipe.shape is not None}
     if ranks:
         dims = DIMS[: max(4 - max(ranks), 1)]
         yield from map(partial(_led, sample), [dims] if len(dims) > 1 else ONE_DIM)
-    for number, recipe in _several(sample):
+    for number, recipe in islice(_several(sample), 1):
         yield from _led_alone(sample, number, recipe, DIMS[: max(4 - len(recipe.sizes), 1)])
     if ranks - {0} and not has_indices(sample):
         yield Derived("rank 0", _shaped(sample, lambda own: ()), lambda: _less(sample, ranks))
