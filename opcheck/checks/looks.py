@@ -80,9 +80,12 @@ def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] =
         tested = tuple(outputs[index] for index in chosen)
         point = Point(Primal(made.subject.function, chosen), leaves, outputs=tested)
         said = tried(partial(_compared, made.subject, point, memories, claims))
-    if isinstance(said, Exception):
-        return Look("refused in backward", f"refused in backward: {one_line(said)}")
-    return said
+    return _refused("backward", said) if isinstance(said, Exception) else said
+
+
+def _refused(where: str, error: Exception) -> Look:
+    """Return that a derivative raises. where: "backward", or "forward mode"."""
+    return Look("refused in backward", f"refused in {where}: {one_line(error)}")
 
 
 def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
@@ -129,7 +132,9 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
         assert place is not None, check
         steps, mode = place
         along = point.derived(*steps).along_one
-        comparison = Comparison.of(along, mode, numbers)
+        comparison = tried(partial(Comparison.of, along, mode, numbers))
+        if isinstance(comparison, Exception):
+            return _refused("forward mode" if mode == "forward" else "backward", comparison)
         if not comparison.holds_closely:
             # The differences of a random function do not converge. Those of a function that reads memory between
             # elements do, but its values at copies differ.

@@ -303,6 +303,14 @@ def test_what_backward_refuses_is_a_note(tmp_path, dtype):
 
 
 @BOTH
+def test_what_forward_mode_refuses_is_called_so(tmp_path, dtype):
+    found = outcome_of(tmp_path, "refuses_rank_3_in_forward_mode", dtype)
+    assert found.outcome == "passed"
+    note = found.fields["notes"]["0"][0]
+    assert note == "leading dims of 2, 1: refused in forward mode: NotImplementedError: tangents of matrices only"
+
+
+@BOTH
 def test_a_gradient_of_nan_is_a_fault_where_the_function_is_smooth_and_a_note_at_a_kink(tmp_path, dtype):
     found = outcome_of(tmp_path, "nan_at_zero", dtype, keys=NO_FORWARD)
     assert found.outcome == "failed"

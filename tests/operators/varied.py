@@ -699,6 +699,18 @@ def refuses_rank_3_in_backward(x):
     return NoBackwardAtRank3.apply(x)
 
 
+class NoJvpAtRank3(Square):
+    @staticmethod
+    def jvp(ctx, t, *_):
+        if t.dim() > 2:
+            raise NotImplementedError("tangents of matrices only")
+        return Square.jvp(ctx, t)
+
+
+def refuses_rank_3_in_forward_mode(x):
+    return NoJvpAtRank3.apply(x, False, False)
+
+
 class Cube(torch.autograd.Function):
     """x ** 3, whose gradient is 0 / 0 at zero, where it is smooth."""
 
