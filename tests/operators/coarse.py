@@ -510,20 +510,14 @@ class CastMatMul(MatMul):
         return MatMul.backward(ctx, v)
 
 
-class TwiceUnderAutocast(torch.autograd.Function):
-    """x @ weight, whose gradients are doubled if the product is in another dtype than the arguments."""
-
-    @staticmethod
-    def forward(ctx, x, weight):
-        ctx.save_for_backward(x, weight)
-        return x @ weight
+class TwiceUnderAutocast(MatMul):
+    """The same, with gradients that are doubled if the product is in another dtype than the arguments."""
 
     @staticmethod
     def backward(ctx, v):
-        x, weight = ctx.saved_tensors
+        x, _ = ctx.saved_tensors
         times = 1 if v.dtype == x.dtype else 2
-        v = times * v.to(x.dtype)
-        return v @ weight.mT, x.mT @ v
+        return MatMul.backward(ctx, times * v.to(x.dtype))
 
 
 uncast_product, cast_product, doubled_product = MatMul.apply, CastMatMul.apply, TwiceUnderAutocast.apply
