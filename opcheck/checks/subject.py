@@ -32,6 +32,7 @@ from opcheck.samples.results import Untestable, differentiable, flatten, with_gr
 from opcheck.settings import Settings
 from opcheck.spec.claims import Jacobian, Supports, Tolerance
 from opcheck.spec.library import Sample
+from opcheck.spec.operator import Construction
 from opcheck.spec.problems import Mistake
 from opcheck.text import one_line
 
@@ -99,9 +100,8 @@ class Context:
 
     def _resolved(self, path: str, sample: Sample | None = None) -> Callable[..., Any]:
         """Return the callable at a dotted path for a sample (None: for all samples), resolved once."""
-        is_module = self.case.operator.spec.module is not None and path not in self.callables
         key = path if sample is None else (path, sample.toml())
-        memo = self._modules if is_module else self.memo
+        memo = self.memo if self._construction(path) is None else self._modules
         own: Callable[..., Any] = memo.once(key, lambda: self.resolve(path, sample))
         return own
 
@@ -167,11 +167,15 @@ class Context:
 
         sample: the sample whose constructor arguments, if any, replace those of the spec.
         """
-        spec = self.case.operator.spec.module
-        if spec is None or path in self.callables:
+        spec = self._construction(path)
+        if spec is None:
             return None
         own = sample.module if sample is not None else None
         return ModuleRecipe(resolve_module(path, self.settings.modules), own or spec)
+
+    def _construction(self, path: str) -> Construction | None:
+        """Return how the spec constructs the module at a dotted path; None if it does not."""
+        return None if path in self.callables else self.case.operator.spec.module
 
     @property
     def dtype(self) -> torch.dtype:
