@@ -27,8 +27,8 @@ NotTested = Literal["refused", "untried", "too large", "slow", "untold"]
 """Why the derivatives at a sample are not tested.
 
 refused: the operator or one of its twins (see `_twins`) raises. untried: the operator was not called, since no twin can
-validate the sample. too large: the sample or its outputs have too many elements. slow: the call took longer than
-`SLOW`. untold: the test would be inconclusive, for example since outputs exceed `HUGE`.
+validate the sample. too large: the sample or its outputs have too many elements, or it has more than `MANY` outputs.
+slow: the call took longer than `SLOW`. untold: the test would be inconclusive, for example since outputs exceed `HUGE`.
 """
 LARGE: tuple[NotTested, ...] = ("untold", "too large")
 """The reasons for which smaller samples are tried instead."""
@@ -36,6 +36,8 @@ HUGE = 1e6
 """The largest absolute value of an output at which finite differences are not lost in rounding errors. Infinity and NaN
 exceed it.
 """
+MANY = 512
+"""The largest number of outputs. Each output takes operations of its own, so that a thousand take seconds."""
 SLOW = 0.25
 """The maximum processor time of a call, in seconds. Wall-clock time would depend on other processes."""
 
@@ -179,7 +181,7 @@ def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
     answer: NotTested | None = None
     if thread_time() - began > SLOW:
         answer = "slow"
-    elif sum(output.numel() for output in outputs) > room_of(sample):
+    elif len(outputs) > MANY or sum(output.numel() for output in outputs) > room_of(sample):
         answer = "too large"
     elif not all(bool((outputs[index].abs() <= HUGE).all()) for index in differentiable_indices(outputs)):
         answer = "untold"

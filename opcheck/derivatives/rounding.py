@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from math import inf
 from typing import Generic, TypeVar
 
 import torch
@@ -132,6 +131,7 @@ class Computation(Generic[T]):
         tolerance: tuple[float, float] | None = None,
         tested: Callable[[Moved], T] | None = None,
         sizes: Callable[[], Sequence[float]] | None = None,
+        most: float | None = None,
     ) -> Deviation | None:
         """Return where results are beyond the bound; None if they are not.
 
@@ -141,6 +141,8 @@ class Computation(Generic[T]):
         tested: computes results of the operator under test, as `at` computes exact ones, to tell a wrong result from
             one that is beyond the bound by chance.
         sizes: returns the size of the terms that add up to each tensor, in case they cancel out.
+        most: the largest bound, relative to a tensor as a whole, with which the tensor is compared, as a whole only.
+            Default: each entry is compared, too, with any bound.
         """
         right = part(self.right)
         if tolerance is None and all(map(_is_rounded, got, right)):
@@ -156,6 +158,8 @@ class Computation(Generic[T]):
             else:
                 allowed = tolerance[0] + tolerance[1] * exact.value.abs()
             deviation = exact.deviation(got, names, allowed, dtypes)
+            if deviation is not None and most is not None:
+                deviation = deviation.as_a_whole(most)
             if deviation is None:
                 break
         if deviation is not None and tolerance is None and sizes is not None:
@@ -413,13 +417,18 @@ class Deviation:
             lines.append(f"{len(entries):,} of {self.exact.count:,} entries are wrong by themselves")
         return lines + self.factors()
 
-    def factors(self, most: float = inf) -> list[str]:
-        """Return a line for each tensor that is off as a whole, with its factor.
+    def as_a_whole(self, most: float) -> Deviation | None:
+        """Return the tensors that are off as a whole; None if there are none.
 
-        most: the largest allowed error, relative to the exact length, with which a factor is returned.
+        most: the largest allowed error, relative to the exact length, with which a tensor counts.
         """
-        telling = self.wrong & (self.allowed <= most * self.exact.value.abs())
-        return [self.factor(at) for at in range(self.exact.count, len(self.values)) if telling[at]]
+        wrong = self.wrong & (self.allowed <= most * self.exact.value.abs())
+        wrong[: self.exact.count] = False
+        return replace(self, wrong=wrong) if bool(wrong.any()) else None
+
+    def factors(self) -> list[str]:
+        """Return a line for each tensor that is off as a whole, with its factor."""
+        return [self.factor(at) for at in range(self.exact.count, len(self.values)) if self.wrong[at]]
 
     def factor(self, at: int) -> str:
         """Return by which factor a tensor is off as a whole."""

@@ -417,6 +417,16 @@ def test_a_function_of_memory_says_so(outcomes):
     assert outcome("'value'").outcome == "passed"
 
 
+def test_a_sample_with_a_thousand_outputs_is_made_smaller(outcomes):
+    text = '[[operator]]\nname = "torch.unbind"\nsamples = [{ args = [{ shape = [3] }] }]'
+    counts = [
+        one.fields["derived"] for one in outcomes(text, checks=("derived", "low_precision_grad")).values()
+        if one.dtype in ("float64", "bfloat16")
+    ]  # fmt: skip
+    assert [own["too large"] for own in counts] == [1, 2]  # 1031 outputs; 4095 and 527
+    assert counts[0]["hold"]
+
+
 def test_a_sample_may_keep_what_must_not_vary(tmp_path):
     fixed = "samples = [{ args = [{ shape = [2, 3] }], vary = ['rank', 'layout'] }]"
     assert outcome_of(tmp_path, "wrong_beyond_16", "float64", fixed).outcome == "passed"

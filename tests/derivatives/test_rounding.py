@@ -288,6 +288,25 @@ class TestComputation:
         assert computation.deviation(tuple, (x.bfloat16().to_sparse(),), ("y",)) is None
         assert computation.deviation(tuple, ((1.5 * x).bfloat16().to_sparse(),), ("y",)).headline().startswith("y[")
 
+    def test_as_a_whole_a_tensor_is_compared_until_its_bound_says_nothing(self):
+        calls = []
+
+        def cancelled(x):  # its condition is about 1e6
+            calls.append(1)
+            return x - x.detach().round()
+
+        x = torch.tensor([1 + 2.0**-20, 2 + 2.0**-20], dtype=torch.float64)
+        got = (torch.zeros(2, dtype=torch.bfloat16),)
+        computation = Computation(lambda move: (cancelled(move(x)),), torch.bfloat16, terms=2)
+        assert computation.deviation(tuple, got, ("y",), most=0.5) is None
+        assert len(calls) == 1 + 2  # two moves show it, and further ones would only raise the bound
+        single = torch.tensor([1.0, 1.0], dtype=torch.float64)
+        computation = Computation(lambda move: (2 * move(single),), torch.bfloat16, terms=2)
+        found = computation.deviation(tuple, ((2 * single).bfloat16() * 1.5,), ("y",), most=0.5)
+        assert found.factors() == ["y as a whole is 1.5 times what it should be; allowed: 1 +- 0.026"]
+        one_entry = torch.tensor([2.0, 2.1]).bfloat16()
+        assert computation.deviation(tuple, (one_entry,), ("y",), most=0.5) is None
+
     def test_a_factor_is_said_of_the_tensor_that_has_it_alone(self):
         torch.manual_seed(0)
         x = torch.rand(1000, dtype=torch.float64) + 0.5

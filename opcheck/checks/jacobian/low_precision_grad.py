@@ -230,11 +230,11 @@ def _as_a_whole(
     for part in got:
         if computation.lost(itemgetter(part), got[part]) < LOST:
             continue
-        off = computation.deviation(itemgetter(part), got[part], named[part], tolerance)
-        factors = [] if off is None else off.factors(most)
-        if factors:
-            lines = [*factors[1:], f"compared with {exact.truth.source}, for the same numbers"]
-            verdict = fails(f"low_precision_grad: {where}, {factors[0]}", "\n".join(lines))
+        off = computation.deviation(itemgetter(part), got[part], named[part], tolerance, most=most)
+        if off is not None:
+            first, *others = off.factors()
+            lines = [*others, f"compared with {exact.truth.source}, for the same numbers"]
+            verdict = fails(f"low_precision_grad: {where}, {first}", "\n".join(lines))
             return replace(verdict, realized=subject.inputs.describe())
     return "hold"
 
