@@ -144,6 +144,15 @@ class TestOutputs:
         keys = f"supports = {{ outputs = {outputs} }}"
         assert verdict_of(f"operators.habits.{name}", "detached", keys=keys).outcome == outcome
 
+    @pytest.mark.parametrize(
+        ("outputs", "what"),
+        [("[0, 5]", 'unknown output "5"; expected one of 0, 1'), ("['logitz']", 'unknown output "logitz"; expected')],
+    )
+    def test_an_output_that_there_is_not_is_a_mistake(self, verdict_of, outputs, what):
+        keys = f"supports = {{ outputs = {outputs} }}"
+        outcome = verdict_of("operators.habits.detaches_the_second", "detached", keys=keys)
+        assert (outcome.outcome, outcome.reason.partition(what)[0]) == ("error", "detached: supports.outputs: ")
+
     def test_what_differences_cannot_tell_is_no_pass(self, verdict_of):
         outcome = verdict_of("operators.habits.detaches_in_half", "detached")
         assert outcome.outcome == "error"

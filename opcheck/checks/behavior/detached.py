@@ -7,11 +7,12 @@ import torch
 from opcheck.checks.calls import direction_of, slope
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable
 from opcheck.derivatives.coordinates import parts, real_size
 from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.tolerances import Numbers, too_coarse_in
 from opcheck.samples.results import differentiable
+from opcheck.spec.problems import unknown, worded
 
 
 def judge(subject: Subject) -> Verdict:
@@ -21,6 +22,12 @@ def judge(subject: Subject) -> Verdict:
     """
     claim, too_coarse = subject.supports.outputs, ""
     names = subject.output_info.names
+    known = [*range(len(subject.outputs)), *names]
+    for entry in claim if isinstance(claim, tuple) else ():
+        if entry not in known:
+            what, expected, near = unknown("output", entry, map(str, known))
+            near = near if isinstance(entry, str) else ""
+            return cannot(f"detached: supports.outputs: {worded(what, expected, near)}")
     for index, output in enumerate(subject.outputs):
         name = names[index] if names else ""
         claimed = claim is True or (claim is not False and (index in claim or name in claim))
