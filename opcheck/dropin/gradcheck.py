@@ -46,8 +46,8 @@ def gradcheck(
 
     The whole Jacobian is compared, from a few batched calls. With more than 512 real coordinates of inputs or of
     outputs, all entries are compared only if the function works independently along some dims; otherwise 8 x 8 random
-    projections are. Fast mode, sparse and mkldnn inputs, and functions that write to their inputs are left to torch.
-    At a kink of the function, where one-sided differences disagree, this warns if torch would pass.
+    projections are. Fast mode, a step of zero, sparse and mkldnn inputs, and functions that write to their inputs are
+    left to torch. At a kink of the function, where one-sided differences disagree, this warns if torch would pass.
 
     Inputs are moved in place for single calls, as in torch, and restored bit by bit. Apparent errors are confirmed in
     this way, one element at a time. Messages begin like torch's.
@@ -84,7 +84,7 @@ def gradcheck(
         check_batched_grad=check_batched_grad, check_batched_forward_grad=check_batched_forward_grad,
         check_forward_ad=check_forward_ad, check_backward_ad=check_backward_ad,
     )  # fmt: skip
-    if fast_mode or _is_for_torch(values) or not claims.go_together:
+    if fast_mode or not eps or _is_for_torch(values) or not claims.go_together:
         return _by_torch(by_torch, raise_exception)
     return _checked(func, values, numbers, claims, raise_exception, by_torch)
 
@@ -145,7 +145,7 @@ def gradgradcheck(
         check_rev_over_rev=check_rev_over_rev,
     )  # fmt: skip
     needs_rev = check_undefined_grad and not check_rev_over_rev
-    if fast_mode or _is_for_torch(values) or needs_rev or not claims.go_together:
+    if fast_mode or not eps or _is_for_torch(values) or needs_rev or not claims.go_together:
         return _by_torch(by_torch, raise_exception)
     second = Second(cotangents, gen_non_contig_grad_outputs)
     return _checked(func, values, numbers, claims, raise_exception, by_torch, second)

@@ -251,6 +251,14 @@ def test_mkldnn_inputs_are_accepted():
     assert ours is theirs is True
 
 
+@pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
+def test_a_step_of_zero_is_answered_as_by_torch(check):
+    for module in (opcheck, torch.autograd):
+        with pytest.raises(TorchGradcheckError, match="Jacobian mismatch"):
+            getattr(module, check)(torch.sin, leaf(3), eps=0)
+        assert getattr(module, check)(torch.sin, leaf(3), eps=0, raise_exception=False) is False
+
+
 def test_fast_mode_is_torchs_own():
     assert opcheck.gradcheck(torch.sin, leaf(3), fast_mode=True)
     with pytest.raises(opcheck.GradcheckError):
