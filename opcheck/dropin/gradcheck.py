@@ -20,6 +20,7 @@ from opcheck.dropin.fast_path import Claims, look, quiet
 from opcheck.dropin.in_place import InPlace, Second
 from opcheck.dropin.memory import Kept
 from opcheck.dropin.slow_path import check_claims, is_remark, sentence_of_torch
+from opcheck.strides import is_expanded
 
 Tensors = Tensor | Sequence[Any]
 
@@ -205,11 +206,7 @@ def _leaves(values: tuple[Any, ...]) -> tuple[Tensor, ...]:
 def _is_for_torch(values: tuple[Any, ...]) -> bool:
     """Return whether torch is to check the inputs, or to refuse them: sparse or overlapping ones, or no leaves."""
     leaves = _leaves(values)
-    return not leaves or any(leaf.layout is not torch.strided or _is_expanded(leaf) for leaf in leaves)
-
-
-def _is_expanded(leaf: Tensor) -> bool:
-    return any(stride == 0 and size > 1 for stride, size in zip(leaf.stride(), leaf.shape, strict=True))
+    return not leaves or any(leaf.layout is not torch.strided or is_expanded(leaf) for leaf in leaves)
 
 
 def _function(func: Callable[..., Any], values: tuple[Any, ...]) -> Function:
