@@ -148,6 +148,7 @@ def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: 
     keywords: the operator's keywords, by the name of the parameter of `function` that holds their value.
     """
     keywords = _renamed(function, keywords)
+    values: Iterable[Value]
     for node in _nodes(getattr(function, "__code__", function)):
         if isinstance(node, ast.Call):
             yield from _kinds(node, keywords)
@@ -212,12 +213,12 @@ def _constants(nodes: Iterable[ast.expr]) -> Iterator[Value]:
                 yield NONE if value is None else value
 
 
-def _keys_of(function: Callable[..., Any], node: ast.expr) -> Iterator[Value]:
-    """Yield the keys of a dict, or of the dict that a dotted name refers to, if it is one."""
-    if isinstance(node, ast.Dict):
-        yield from (key for key in _constants(filter(None, node.keys)) if isinstance(key, (str, int, float)))
+def _keys_of(function: Callable[..., Any], node: ast.expr) -> list[Value]:
+    """Return the strings and numbers among the keys of a dict, or of the dict that a dotted name refers to."""
     table = _named(function, node)
-    yield from (key for key in table if isinstance(key, (str, int, float))) if isinstance(table, dict) else ()
+    named = table if isinstance(table, dict) else ()
+    keys = _constants(filter(None, node.keys)) if isinstance(node, ast.Dict) else named
+    return [key for key in keys if isinstance(key, (str, int, float))]
 
 
 def _passed_on(

@@ -63,10 +63,9 @@ def _changed(
     for each in changes:
         words = ", ".join(f"{prefix}{name} = {render(value)}" for name, value in each.items())
         yield Derived(words, change(sample, each))
-        is_number = len(each) == 1 and all(
-            type(own) in (int, float) and not name.endswith(INDEX) and not is_dim(name) for name, own in each.items()
-        )
-        if is_number and large is not None:
+        (name, value), *others = each.items()
+        is_number = type(value) in (int, float) and not name.endswith(INDEX) and not is_dim(name)
+        if is_number and not others and large is not None:
             yield Derived(f"{words}, {large.what}", change(large.unnamed, each))
 
 
@@ -99,19 +98,14 @@ def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope, rank:
     own = {**keywords.defaults, **written}
     firsts: list[tuple[str, Any]] = []
     for name in dict.fromkeys((*own, *keywords.choices)):
-        left_out = [NONE] if _is_optional(name, written.get(name), keywords) else []
-        choices = (*keywords.choices.get(name, ()), *left_out)
+        is_optional = keywords.defaults.get(name, UNSET) is None and written.get(name) not in (None, NONE)
+        choices = (*keywords.choices.get(name, ()), *([NONE] if is_optional else []))
         others = [] if name in UNVARIED else list(_others(name, own, choices, scope, rank))
         firsts += [(name, other) for other in others[:1]]
         for other in others:
             yield {name: other}
     for one, other in pairwise(firsts):
         yield dict((one, other))
-
-
-def _is_optional(name: str, value: Any, keywords: Keywords) -> bool:
-    """Return whether the value of an argument is not None, but its default is."""
-    return keywords.defaults.get(name, UNSET) is None and value not in (None, NONE)
 
 
 def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Scope, rank: int) -> Iterator[Any]:
@@ -149,11 +143,10 @@ def _near(name: str, value: Any, rank: int) -> Iterator[Any]:
         if value:
             yield from (-value, 0.75 * value)
     elif isinstance(value, int):
-        counts_from_the_end = is_dim(name)
         yield value + 1
-        if counts_from_the_end or value > 1:
+        if is_dim(name) or value > 1:
             yield value - 1
-        if counts_from_the_end:
+        if is_dim(name):
             yield value - rank if value >= 0 else value + rank
 
 
