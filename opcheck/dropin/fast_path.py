@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -97,11 +96,6 @@ class FastPath(InPlace):
         super().__init__(function, leaves, outputs=outputs)
         self.nondeterminism, self.claims, self.few = request.numbers.nondeterminism, claims, few
         self.of_outputs, self.of_leaves = passes.kinds_of(outputs), passes.kinds_of(leaves)
-
-    @cached_property
-    def size(self) -> tuple[int, int]:
-        """The shape (M, N) of the Jacobian."""
-        return sum(passes.sizes_of(self.of_outputs)), sum(passes.sizes_of(self.of_leaves))
 
     def without_batches(self) -> Point:
         """Raise Unclear: the full comparison confirms what is wrong by ordinary calls."""

@@ -120,11 +120,7 @@ class Given:
         become those of the precision of the case. Any other dtype stays as it is.
         """
         name = str(self.tensor.dtype).removeprefix("torch.")
-        pairs = {
-            complex_of(self.own): complex_of(case),
-            real_of(self.own): real_of(case),
-            self.own: case,
-        }
+        pairs = {complex_of(self.own): complex_of(case), real_of(self.own): real_of(case), self.own: case}
         dtype: torch.dtype = getattr(torch, pairs.get(name, name))
         return dtype
 

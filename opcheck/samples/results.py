@@ -111,7 +111,7 @@ def _parts(result: Any) -> list[tuple[str, Any]] | None:
 
 
 def names_among(paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths if any of them contains a name; empty if all are positions."""
+    """Return the paths if any of them contains a name, such as `.loss` and `['logits']`; empty if all are positions."""
     return tuple(paths) if any(path.strip("[0123456789]") for path in paths) else ()
 
 
@@ -155,11 +155,6 @@ def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ..
         "values": _values,
     }
     return tuple(map(maps[spec.apply], outputs))
-
-
-def names(result: Any, spec: Outputs) -> tuple[str, ...]:
-    """Return the names of the outputs to test, such as `.loss` and `['logits']`; empty if they only have positions."""
-    return names_among(chosen(tuple(path for path, _ in named(result)), spec))
 
 
 def chosen(outputs: tuple[T, ...], spec: Outputs) -> tuple[T, ...]:
