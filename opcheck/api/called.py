@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._library.custom_ops import CustomOpDef
-from torch._ops import OpOverload, OpOverloadPacket
 
-from opcheck.samples.arguments import all_names_of
+from opcheck.samples.arguments import OVERLOAD, PACKET, all_names_of
 from opcheck.samples.leaves import Given
 from opcheck.samples.modules import ModuleCall, uninitialized
 from opcheck.samples.results import leaves_of
@@ -28,7 +27,7 @@ from opcheck.spec.problems import Problem, SpecError, worded
 from opcheck.spec.values import TupleValue
 from opcheck.spec.wording import validated
 
-REGISTERED = (OpOverload, OpOverloadPacket, CustomOpDef)
+REGISTERED = (OVERLOAD, PACKET, CustomOpDef)
 """The types of operators registered with torch.library."""
 
 

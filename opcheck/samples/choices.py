@@ -119,8 +119,7 @@ def _in_all_stages(
     owner = getattr(operator, "__self__", None)
     if is_function(owner):
         inputs = [*inspect.signature(owner.forward).parameters]
-        stages = [_renamed(stage, keywords, inputs) for stage in (owner.forward, owner.setup_context)]
-        kept = {name: of for names in stages for name, of in names.items()}
+        kept = _renamed(owner.forward, keywords, inputs) | _renamed(owner.setup_context, keywords, inputs)
         for stage in (owner.backward, owner.jvp, owner.vmap):
             yield from _compared(stage, kept, 0)
 
