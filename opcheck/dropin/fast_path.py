@@ -84,7 +84,6 @@ class Unclear(Exception):
 class FastPath(InPlace):
     """A point with evidence from few calls. Raises Unclear if a claim other than the values of a Jacobian may not hold.
 
-    claims: the claims to check.
     few: the maximum number of coordinates to move by single calls.
     """
 
@@ -160,10 +159,7 @@ class FastPath(InPlace):
     # derivatives
 
     def analytical(self, mode: Mode) -> Analytical:
-        """Return the Jacobian by a mode, and its products with further directions.
-
-        Raises Unclear if it is not linear.
-        """
+        """Return the Jacobian by a mode, and its products with further directions. Raises Unclear if not linear."""
         if mode not in self._analytical:
             jacobian, products, directions = self._reverse() if mode == "reverse" else self._forward()
             evidence = Analytical(jacobian, directions @ jacobian, products)
@@ -231,9 +227,7 @@ def _derivatives(
 
     of: runs a pass, on copies of its vectors: operators may round differently by the alignment of memory, reject views,
         or write to their arguments.
-    kinds: the kinds of the derivatives.
     jacobian: None if the first passes compute it, one for each coordinate.
-    Raises Unclear if a derivative is not strided, or has another dtype than its kind.
     """
     results = [of(own) for own in every.each]
     batches = [torch.stack(own) for own in zip(*results, strict=True)]

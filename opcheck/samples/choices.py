@@ -56,12 +56,8 @@ def keywords_of(
 def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     """Return the values that select code paths, by keyword.
 
-    - The values that an annotation lists (`Literal`).
-    - Numbers or flags, if the default is None (`Optional[float]`); for a dim, 0.
-    - The other members, if the default is a member of an Enum.
-    - Two dims, if an annotation or the code admits several (`int | tuple[int, ...]`, `isinstance(dim, tuple)`).
-    - The constants that the code compares a keyword with, as in `if reduction == "mean"` and `momentum is None`.
-    - The keys of a dict that the code looks a keyword up in, as in `TABLE[approximate]`.
+    They are those that its annotation and default imply, the constants that the code compares it with, and the keys of
+    a dict that the code looks it up in. For a dim, they include two dims, if an annotation or the code admits several.
 
     The code is that of the operator, of functions that the keyword is passed on to, and of forward, backward, jvp and
     vmap of an autograd.Function. For a class, it is that of the constructor, which may also use `self.keyword`. Source
@@ -94,7 +90,7 @@ def _written(value: Any) -> Any:
 
 
 def _by_annotation(one: inspect.Parameter) -> list[Any]:
-    """Return the values of a keyword that its annotation implies, besides the default, as `choices_of` lists them."""
+    """Return the values of a keyword that its annotation and its default imply, besides the default."""
     kinds = get_args(one.annotation)
     if get_origin(one.annotation) is Literal:
         return [*kinds]

@@ -99,16 +99,11 @@ class TestedFunction:
         return other
 
     def reseed(self, elsewhere: int = 0) -> None:
-        """Seed the random generator, if the operator is random, and draw a number.
-
-        Because of that draw, an operator that sets the same seed itself gets other numbers.
-
-        elsewhere: number to add to the seed.
-        """
+        """Seed the random generator, if the operator is random. elsewhere: number to add to the seed."""
         if self.seed is not None:
             self.device.seed(self.seed + elsewhere)
             with suppress(NotImplementedError):  # by a device whose torch backend cannot draw numbers
-                torch.rand((), device=self.device.string)
+                torch.rand((), device=self.device.string)  # an operator that sets the same seed gets other numbers
 
 
 def with_own_first(

@@ -94,11 +94,10 @@ Change = tuple[Sample, Derived]
 
 
 def in_turn(each: Sequence[Sequence[Change]], start: int = 0) -> list[list[Sequence[Change]]]:
-    """Distribute changes among the written samples, so that each change is applied to one sample.
+    """Distribute changes among the written samples in turn, so that each change is applied to one sample.
 
-    Return the share of each written sample: sequences of the same change of different samples. The first item is the
-    change of that written sample. The other items are to be tried, in order, if it is inconclusive. Successive changes
-    go to successive samples, so that each sample is changed in several ways.
+    Return the share of each written sample: each of its changes, followed by the same change of other samples, to be
+    tried if it is inconclusive.
 
     each: for each written sample, all its changes. `Derived.what` identifies a change.
     start: number of the written sample that gets the first change.

@@ -57,8 +57,6 @@ def _changed(
 
     large: the sample with large elements. A change of a single number is made to it, too, since the number may be, or
         scale, a threshold.
-    change: returns a sample with the keywords changed.
-    prefix: text before the names of keywords in descriptions.
     """
     for each in changes:
         words = ", ".join(f"{prefix}{name} = {render(value)}" for name, value in each.items())
@@ -70,10 +68,7 @@ def _changed(
 
 
 def _called(positional: Sequence[str], sample: Sample, changes: Mapping[str, Any]) -> Sample:
-    """Return a sample with arguments changed, by position or by name.
-
-    positional: the names of `sample.args`.
-    """
+    """Return a sample with arguments changed, by position or by name. positional: the names of `sample.args`."""
     named = zip(positional, sample.args, strict=False)
     args = (*(changes.get(name, own) for name, own in named), *sample.args[len(positional) :])
     kwargs = {name: value for name, value in changes.items() if name not in positional}
@@ -120,33 +115,25 @@ def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Sc
 
 
 def _near(name: str, value: Any, rank: int) -> Iterator[Any]:
-    """Yield values near a value.
-
-    - bool: the negation.
-    - float: three times the value, half, the negative, and three quarters, which may not be whole. For 0: 0.5 and -0.5.
-      A value between TINY and 1 may be a probability or a weight: first yield a number on the other side of 0.5.
-    - several integers: the last one larger by one, so that equal ones differ.
-    - int: the next larger integer, and the next smaller one if the value is above 1 or a dim. For a dim, also the same
-      dim counted from the other end.
-    """
+    """Yield values near a bool, a number or several integers."""
     items: Any = value.tuple if isinstance(value, TupleValue) else value
     if isinstance(items, (list, tuple)):
         if items and all(type(item) is int for item in items):
-            larger = [*items[:-1], items[-1] + 1]
+            larger = [*items[:-1], items[-1] + 1]  # equal ones differ
             yield larger if isinstance(value, list) else TupleValue(tuple=larger)
     elif isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
-        if TINY <= value < 1:
+        if TINY <= value < 1:  # a probability or a weight may be: a number on the other side of 0.5
             yield value / 2 if value > 0.5 else 1 - value / 2
         yield from (value * 3, value / 2) if value else (0.5, -0.5)
         if value:
-            yield from (-value, 0.75 * value)
+            yield from (-value, 0.75 * value)  # three quarters may not be whole
     elif isinstance(value, int):
         yield value + 1
         if is_dim(name) or value > 1:
             yield value - 1
-        if is_dim(name):
+        if is_dim(name):  # counted from the other end
             yield value - rank if value >= 0 else value + rank
 
 

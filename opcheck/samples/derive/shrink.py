@@ -25,9 +25,6 @@ Look = Callable[[Sample], str]
 def smallest(one: Derived, written: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
     """Return the smallest sample that still fails, and facts about its sizes and values for a message.
 
-    Drop unnecessary leading dims, reduce each size to the smallest that still fails, replace each special value by the
-    simplest, reduce sizes again, drop unnecessary keywords, and undo changes of the module if possible.
-
     wrong: the answer of `look` that counts as the same failure.
     """
     sample = one.sample
@@ -94,10 +91,7 @@ def _untied(sample: Sample, written: Sample, look: Look, wrong: str) -> Sample:
 
 
 def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
-    """Return the sample with random values instead of special ones if it still fails, else with simpler special values.
-
-    Also return facts about these values for a message.
-    """
+    """Return the sample with random or simpler values instead of special ones, and facts about them for a message."""
     words = []
     for number, simple in product(range(len(sample.tensors)), (_filled_simpler, _elements_simpler)):
         last = ""

@@ -45,10 +45,7 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
-    """Return a sample with special elements in all tensors that are large enough, at different places.
-
-    Return None if no tensor is large enough.
-    """
+    """Return a sample with special elements in all tensors that are large enough, at different places; else None."""
     wide = [(number, recipe) for number, recipe in _free(sample) if recipe.numel >= len(ELEMENTS)]
     if not wide:
         return None
