@@ -56,7 +56,7 @@ def look(point: Point, second: Second | None, request: Request, claims: Claims) 
     """Return True if all claims clearly hold for a function at a point. None if this is unclear, or anything raises.
 
     False if a Jacobian is wrong, and the request expects it: then nobody wants an explanation.
-    second: the cotangents for which the gradients of the function are checked; None: the function itself is checked.
+    second: returns the gradients of the function, which are checked then; None: the function itself is checked.
     """
     if not point.outputs or not all(y.requires_grad and y.layout is torch.strided for y in point.outputs):
         return None
@@ -65,7 +65,7 @@ def look(point: Point, second: Second | None, request: Request, claims: Claims) 
         if second is None:
             fast = FastPath(point.function, point.leaves, point.outputs, request, claims, FEW_POINTS)
         else:
-            function, leaves = second.of(point)
+            function, leaves = second(point)
             fast = FastPath(function, leaves, function(*leaves), request, claims, FEW_PULLBACKS)
         if fast.projections is not None:
             return None
