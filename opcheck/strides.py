@@ -104,6 +104,11 @@ def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
+def is_expanded(tensor: Tensor) -> bool:
+    """Return whether elements of a strided tensor share memory along a dim, as after `expand`."""
+    return any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True))
+
+
 def overlap(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Return whether elements of a tensor with this shape and these strides may share memory."""
     extent = 1

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._library.custom_ops import CustomOpDef
-from torch._ops import OpOverload, OpOverloadPacket
 
-from opcheck.samples.arguments import all_names_of
+from opcheck.samples.arguments import OVERLOAD, PACKET, all_names_of
 from opcheck.samples.leaves import Given
 from opcheck.samples.modules import ModuleCall, uninitialized
 from opcheck.samples.results import leaves_of
@@ -28,7 +27,7 @@ from opcheck.spec.problems import Problem, SpecError, worded
 from opcheck.spec.values import TupleValue
 from opcheck.spec.wording import validated
 
-REGISTERED = (OpOverload, OpOverloadPacket, CustomOpDef)
+REGISTERED = (OVERLOAD, PACKET, CustomOpDef)
 """The types of operators registered with torch.library."""
 
 
@@ -108,8 +107,7 @@ def operator_of(
 def _recipe_of(value: Any, place: str, own: str, any_grad: bool) -> Any:
     """Return an argument with each tensor, on its own or in lists and tuples, wrapped in a Given.
 
-    place: the position of the argument, in words. Raises ValueError for a tensor inside a dict, a dataclass or a named
-    tuple: derivatives cannot reach it, so it would silently be a constant.
+    Raises ValueError for a tensor inside anything else: derivatives cannot reach it, so it would be a constant.
     """
     if isinstance(value, Tensor):
         if value.is_nested:
@@ -130,10 +128,7 @@ def _recipe_of(value: Any, place: str, own: str, any_grad: bool) -> Any:
 
 
 def _own_dtype(tensors: list[Tensor]) -> str:
-    """Return the dtype that the leaves promote to. Without any leaf, return the dtype of the first tensor.
-
-    The leaves are the tensors that require grad or, if none does, all floating-point and complex tensors.
-    """
+    """Return the dtype that the leaves promote to; if no tensor can be a leaf, that of the first tensor."""
     leaves = [tensor.dtype for tensor in tensors if tensor.requires_grad]
     leaves = leaves or [tensor.dtype for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()]
     dtype = reduce(torch.promote_types, leaves) if leaves else tensors[0].dtype
@@ -141,10 +136,7 @@ def _own_dtype(tensors: list[Tensor]) -> str:
 
 
 def _names(names_or_groups: Iterable[str | torch.dtype], own: str) -> tuple[str, ...]:
-    """Return the names of the requested dtypes, with groups expanded.
-
-    Raises ValueError for an unknown name, and for a real dtype if the arguments are complex.
-    """
+    """Return the names of dtypes, with groups expanded. Raises ValueError for one that the arguments cannot have."""
     entries = tuple(str(entry).removeprefix("torch.") for entry in names_or_groups)
     for entry in entries:
         mistake = names.unknown(entry)
@@ -158,10 +150,7 @@ def _names(names_or_groups: Iterable[str | torch.dtype], own: str) -> tuple[str,
 
 
 def _supports(claims: Mapping[str, Any]) -> Supports:
-    """Return the claims of a call.
-
-    Raises ValueError for keys and values that do not exist, TypeError if `claims` is not a mapping.
-    """
+    """Return the claims of a call. Raises ValueError for keys and values that do not exist, or TypeError."""
     if not isinstance(claims, Mapping):
         raise TypeError(f'supports is a dict such as {{"forward_ad": False}}, not {type(claims).__name__}')
 

@@ -119,10 +119,7 @@ def plan(
 
 
 def _names(key: str, value: Names) -> tuple[str, ...]:
-    """Return the names that a keyword selects; none for None, which selects everything.
-
-    Raises TypeError if one is not a string, ValueError if there are none, so that nothing would be selected.
-    """
+    """Return the names that a keyword selects. Raises TypeError for other values, ValueError if there are none."""
     names = several(value)
     for name in names:
         if not isinstance(name, str):
@@ -174,10 +171,7 @@ def settings_of(project: str | Path | None) -> Settings:
 
 
 def _spec_paths(specs: Iterable[str | Path], settings: Settings) -> list[Path]:
-    """Return the paths of specs that the calling file names, relative to its folder.
-
-    Raises SpecError, at the line of the call, if a path does not exist, and TypeError for anything but a path.
-    """
+    """Return the paths of specs that the calling file names. Raises SpecError at the line of the call, or TypeError."""
     file, line = caller()
     folder, paths, problems = folder_of(file), [], []
     for spec in specs:
@@ -195,10 +189,7 @@ def _spec_paths(specs: Iterable[str | Path], settings: Settings) -> list[Path]:
 
 
 def _missing(file: Path, line: int, spec: str | Path, path: Path, settings: Settings) -> Problem:
-    """Return the problem of a path that does not exist.
-
-    It suggests the right path, if `spec` is relative to the current folder or the project, or is misspelled.
-    """
+    """Return the problem of a path that does not exist, with what it probably means: another base or another word."""
     near = next((base / spec for base in (Path.cwd(), settings.root) if (base / spec).exists()), None)
     if near is None and path.parent.is_dir():
         siblings = [each.name for each in path.parent.iterdir() if each.is_dir() or each.suffix == ".toml"]

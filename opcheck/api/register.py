@@ -110,7 +110,8 @@ def _first_line(judge: Any, name: str) -> str:
     lines = (inspect.getdoc(judge) or "").strip().splitlines()
     if not lines:
         raise ValueError(f'the check "{name}" does not say what it claims: give it a docstring, or claim="..."')
-    return lines[0].rstrip(".")[:1].lower() + lines[0].rstrip(".")[1:]
+    line = lines[0].rstrip(".")
+    return line[:1].lower() + line[1:]
 
 
 def _refuse_mistakes(kind: CheckKind) -> None:

@@ -17,7 +17,7 @@ from opcheck.checks.verdict import Verdict
 from opcheck.derivatives import TooLarge, tried
 from opcheck.planning.expectations import is_about
 from opcheck.samples.choices import keywords_of
-from opcheck.samples.derive import Change, Derived, Keywords, derived, in_turn, keeps_ties, lengthened, room_of
+from opcheck.samples.derive import Change, Derived, Keywords, Scope, derived, in_turn, keeps_ties, lengthened, room_of
 from opcheck.samples.realize import parameter_elements
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
@@ -102,12 +102,13 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes
     call = keywords_of(operator, path, (one.kwargs for one in samples))
     module, constructor = _constructor(context)
     real = str(context.dtype.to_real()).removeprefix("torch.") if context.dtype.is_complex else ""
+    scope = Scope(call, module, constructor, thorough, real)
     arguments = attrgetter("args", "kwargs", "module")
     known = [*map(arguments, samples)]
 
     def changes_of(sample: Sample, ways: Collection[Way]) -> list[Change]:
         is_first = sample.name == context.case.samples[0].name  # varying the constructor at one sample is enough
-        ones = derived(sample, call, thorough, ways, module, constructor if is_first else None, real)
+        ones = derived(sample, scope if is_first else replace(scope, constructor=None), ways)
         return [(sample, one) for one in ones if arguments(one.unnamed) not in known]
 
     alone = [_alone(context, sample, ways, thorough) for sample in context.samples]

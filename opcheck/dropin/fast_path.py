@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -57,7 +56,7 @@ def look(point: Point, second: Second | None, request: Request, claims: Claims) 
     """Return True if all claims clearly hold for a function at a point. None if this is unclear, or anything raises.
 
     False if a Jacobian is wrong, and the request expects it: then nobody wants an explanation.
-    second: the cotangents for which the gradients of the function are checked; None: the function itself is checked.
+    second: returns the gradients of the function, which are checked then; None: the function itself is checked.
     """
     if not point.outputs or not all(y.requires_grad and y.layout is torch.strided for y in point.outputs):
         return None
@@ -66,7 +65,7 @@ def look(point: Point, second: Second | None, request: Request, claims: Claims) 
         if second is None:
             fast = FastPath(point.function, point.leaves, point.outputs, request, claims, FEW_POINTS)
         else:
-            function, leaves = second.of(point)
+            function, leaves = second(point)
             fast = FastPath(function, leaves, function(*leaves), request, claims, FEW_PULLBACKS)
         if fast.projections is not None:
             return None
@@ -85,7 +84,6 @@ class Unclear(Exception):
 class FastPath(InPlace):
     """A point with evidence from few calls. Raises Unclear if a claim other than the values of a Jacobian may not hold.
 
-    claims: the claims to check.
     few: the maximum number of coordinates to move by single calls.
     """
 
@@ -97,11 +95,6 @@ class FastPath(InPlace):
         super().__init__(function, leaves, outputs=outputs)
         self.nondeterminism, self.claims, self.few = request.numbers.nondeterminism, claims, few
         self.of_outputs, self.of_leaves = passes.kinds_of(outputs), passes.kinds_of(leaves)
-
-    @cached_property
-    def size(self) -> tuple[int, int]:
-        """The shape (M, N) of the Jacobian."""
-        return sum(passes.sizes_of(self.of_outputs)), sum(passes.sizes_of(self.of_leaves))
 
     def without_batches(self) -> Point:
         """Raise Unclear: the full comparison confirms what is wrong by ordinary calls."""
@@ -166,10 +159,7 @@ class FastPath(InPlace):
     # derivatives
 
     def analytical(self, mode: Mode) -> Analytical:
-        """Return the Jacobian by a mode, and its products with further directions.
-
-        Raises Unclear if it is not linear.
-        """
+        """Return the Jacobian by a mode, and its products with further directions. Raises Unclear if not linear."""
         if mode not in self._analytical:
             jacobian, products, directions = self._reverse() if mode == "reverse" else self._forward()
             evidence = Analytical(jacobian, directions @ jacobian, products)
@@ -237,9 +227,7 @@ def _derivatives(
 
     of: runs a pass, on copies of its vectors: operators may round differently by the alignment of memory, reject views,
         or write to their arguments.
-    kinds: the kinds of the derivatives.
     jacobian: None if the first passes compute it, one for each coordinate.
-    Raises Unclear if a derivative is not strided, or has another dtype than its kind.
     """
     results = [of(own) for own in every.each]
     batches = [torch.stack(own) for own in zip(*results, strict=True)]

@@ -17,9 +17,10 @@ from opcheck.derivatives.request import Function, Request
 from opcheck.derivatives.tolerances import Numbers
 from opcheck.dropin.errors import GradcheckError
 from opcheck.dropin.fast_path import Claims, look, quiet
-from opcheck.dropin.in_place import InPlace, Second
+from opcheck.dropin.in_place import InPlace, Second, pullback_of
 from opcheck.dropin.memory import Kept
 from opcheck.dropin.slow_path import check_claims, is_remark, sentence_of_torch
+from opcheck.strides import is_expanded
 
 Tensors = Tensor | Sequence[Any]
 
@@ -147,13 +148,13 @@ def gradgradcheck(
     needs_rev = check_undefined_grad and not check_rev_over_rev
     if fast_mode or not eps or _is_for_torch(values) or needs_rev or not claims.go_together:
         return _by_torch(by_torch, raise_exception)
-    second = Second(cotangents, gen_non_contig_grad_outputs)
-    return _checked(func, values, numbers, claims, raise_exception, by_torch, second)
+    second = partial(pullback_of, cotangents=cotangents, gaps=gen_non_contig_grad_outputs)
+    return _checked(func, values, numbers, claims, raise_exception, by_torch, second, cotangents or ())
 
 
 def _checked(
     func: Callable[..., Any], values: tuple[Any, ...], numbers: Numbers, claims: Claims, raise_exception: bool,
-    by_torch: Callable[..., bool], second: Second | None = None,
+    by_torch: Callable[..., bool], second: Second | None = None, cotangents: Sequence[Tensor] = (),
 ) -> bool:  # fmt: skip
     """Return whether the claims hold for a function or, if `second` is given, for its gradients.
 
@@ -161,7 +162,7 @@ def _checked(
     """
     _warn_of_coarse(values)
     request = Request(_function(func, values), _leaves(values), numbers, expected=not raise_exception)
-    with Kept((*values, *((second and second.cotangents) or ()))) as memory:
+    with Kept((*values, *cotangents)) as memory:
         point = InPlace.of(request)
         is_for_torch = memory.is_changed() or any(output.layout is not torch.strided for output in point.outputs)
         answer = None if is_for_torch else look(point, second, request, claims)
@@ -171,7 +172,7 @@ def _checked(
         return _by_torch(by_torch, raise_exception)
     point = InPlace.of(request)  # with a new graph
     if second is not None:
-        point = InPlace(*second.of(point))
+        point = InPlace(*second(point))
     with quiet():
         for disagreement in check_claims(point, request, claims):
             if is_remark(disagreement):
@@ -205,11 +206,7 @@ def _leaves(values: tuple[Any, ...]) -> tuple[Tensor, ...]:
 def _is_for_torch(values: tuple[Any, ...]) -> bool:
     """Return whether torch is to check the inputs, or to refuse them: sparse or overlapping ones, or no leaves."""
     leaves = _leaves(values)
-    return not leaves or any(leaf.layout is not torch.strided or _is_expanded(leaf) for leaf in leaves)
-
-
-def _is_expanded(leaf: Tensor) -> bool:
-    return any(stride == 0 and size > 1 for stride, size in zip(leaf.stride(), leaf.shape, strict=True))
+    return not leaves or any(leaf.layout is not torch.strided or is_expanded(leaf) for leaf in leaves)
 
 
 def _function(func: Callable[..., Any], values: tuple[Any, ...]) -> Function:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -22,6 +21,8 @@ from opcheck.strides import with_gaps
 
 Kind = tuple[torch.Size, torch.dtype]
 """The shape and the dtype of an output."""
+Second = Callable[[Point], tuple[Pullback, Tensors]]
+"""The function that gradgradcheck tests at a point: the gradients, as a function of leaves and cotangents."""
 
 
 class InPlace(Point):
@@ -70,25 +71,17 @@ class InPlace(Point):
         return gradient
 
 
-@dataclass(frozen=True)
-class Second:
-    """How gradgradcheck derives the function to test: the gradients, as a function of leaves and cotangents."""
+def pullback_of(point: Point, cotangents: Tensors | None, gaps: bool) -> tuple[Pullback, Tensors]:
+    """Return the pullback of the function of a point, and its inputs: leaves, and cotangents that require grad.
 
-    cotangents: Tensors | None
-    """The cotangents. Those that do not require grad are constant. None: random cotangents."""
-    gaps: bool
-    """Whether random cotangents have gaps in memory."""
-
-    def of(self, point: Point) -> tuple[Pullback, Tensors]:
-        """Return the pullback of the function of a point, and its inputs: leaves, and cotangents that require grad."""
-        vectors, fixed = self.cotangents, tuple[Tensor | None, ...]()
-        if vectors is None:
-            plain = vectors_like(point.outputs, 1)
-            vectors = tuple((with_gaps(v) if self.gaps else v).requires_grad_() for v in plain)
-        else:
-            fixed = tuple(None if v.requires_grad else v for v in vectors)
-        leaves = *point.leaves, *(v for v in vectors if v.requires_grad)
-        return Pullback(point.function, len(point.leaves), fixed=fixed), leaves
+    cotangents: those that do not require grad are constant. None: random ones, with gaps in memory if `gaps`.
+    """
+    if cotangents is None:
+        plain = vectors_like(point.outputs, 1)
+        cotangents = tuple((with_gaps(v) if gaps else v).requires_grad_() for v in plain)
+    fixed = tuple(None if v.requires_grad else v for v in cotangents)
+    leaves = *point.leaves, *(v for v in cotangents if v.requires_grad)
+    return Pullback(point.function, len(point.leaves), fixed=fixed), leaves
 
 
 def is_batched_by_torch(point: Point, check: str) -> bool:

@@ -68,15 +68,13 @@ def _kept(function: Callable[..., T]) -> Callable[..., T]:
 
 @_kept
 def backward(outputs: Kinds, looped: bool, undefined: bool) -> Passes:
-    """Return backward passes for outputs of some kinds.
+    """Return backward passes for outputs: if `looped`, for each coordinate, then two for random cotangents and others.
 
-    If `looped`, the first passes are for one coordinate each. Then follow two passes for the same random cotangents,
-    and one for zeros; unless `looped`, one for each of several outputs alone; and if `undefined`, passes in which all
-    cotangents, each one alone, and all but one are undefined.
+    undefined: whether passes follow in which all cotangents, each one alone, and all but one are undefined.
     """
     every = range(len(outputs))
-    ways: list[Way] = [([], every, ()), ([], every, ()), (every, every, ())]
-    if len(outputs) > 1 and not looped:
+    ways: list[Way] = [([], every, ()), ([], every, ()), (every, every, ())]  # the same twice, and zeros
+    if len(outputs) > 1 and not looped:  # each output alone
         ways += [([k for k in every if k != index], [index], ()) for index in every]
     if undefined:
         ways += [(own, every, own) for own in subsets(len(outputs))]
@@ -85,10 +83,9 @@ def backward(outputs: Kinds, looped: bool, undefined: bool) -> Passes:
 
 @_kept
 def forward(leaves: Kinds, looped: bool, undefined: bool) -> Passes:
-    """Return calls in forward mode for leaves of some kinds.
+    """Return calls in forward mode for leaves: if `looped`, for each coordinate, then one for random tangents.
 
-    If `looped`, the first calls are for one coordinate each. Then follows one with random tangents and, if `undefined`,
-    one for each leaf in which this leaf has no tangent.
+    undefined: whether calls follow in which one leaf has no tangent.
     """
     every = range(len(leaves))
     ways: list[Way] = [([], every, ())]

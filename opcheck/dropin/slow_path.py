@@ -16,12 +16,7 @@ from opcheck.derivatives.check_claim import OF_GRADIENTS
 from opcheck.derivatives.coordinates import same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.gradients import (
-    attributes,
-    is_cancellation,
-    nondeterminism,
-    undefined_in,
-)
+from opcheck.derivatives.gradients import attributes, is_cancellation, nondeterminism, undefined_in
 from opcheck.derivatives.jacobians import compare, digits_lost
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.request import Request

@@ -48,7 +48,6 @@ def schema_of(operator: Callable[..., Any], path: str) -> Any:
 
     A built-in function has the schema of the ATen operator of the same name.
     """
-    operator = getattr(operator, "_opoverload", operator)  # the overload of a torch.library.custom_op
     schemas = overloads_of(operator)
     if not schemas:
         try:
@@ -62,17 +61,19 @@ def schema_of(operator: Callable[..., Any], path: str) -> Any:
 
 
 def overloads_of(operator: Any) -> list[Any]:
-    """Return the schemas of an operator of torch.ops, of an overload of one, or of a function in TorchScript.
-
-    The list is empty for other objects.
-    """
+    """Return the schemas of an operator of torch.ops or torch.library, or of a function in TorchScript; else none."""
+    operator = getattr(operator, "_opoverload", operator)  # the overload of a torch.library.custom_op
     if isinstance(operator, torch.jit.ScriptFunction):
         return [operator.schema]
-    if isinstance(operator, torch._ops.OpOverloadPacket):
-        return [getattr(operator, name)._schema for name in operator.overloads()]  # type: ignore[no-untyped-call]
-    return [operator._schema] if isinstance(operator, torch._ops.OpOverload) else []
+    if isinstance(operator, PACKET):
+        return [getattr(operator, name)._schema for name in operator.overloads()]
+    return [operator._schema] if isinstance(operator, OVERLOAD) else []
 
 
+PACKET: Any = type(torch.ops.aten.sin)
+"""The class of operators of torch.ops."""
+OVERLOAD: Any = type(torch.ops.aten.sin.default)
+"""The class of their overloads."""
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -94,7 +95,7 @@ def is_function(owner: Any) -> TypeGuard[type[torch.autograd.Function]]:
 
 def takes_out(operator: Callable[..., Any]) -> bool | None:
     """Return whether an operator takes `out=`, by its schema or signature; None for built-ins without a signature."""
-    schemas = overloads_of(getattr(operator, "_opoverload", operator))
+    schemas = overloads_of(operator)
     if schemas:  # several results go to parameters of their own, such as out0= and out1=
         written = ([one.name for one in schema.arguments if one.is_out or one.name == "out"] for schema in schemas)
         return ["out"] in written

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
 import torch
@@ -44,21 +43,6 @@ class Memo:
         return result
 
 
-@dataclass(frozen=True)
-class _Entry:
-    inputs: Inputs
-    watched: Sequence[Watched]
-    """The tensors of the inputs, with the values that they were created with."""
-    memo: Memo
-
-    def is_unchanged(self) -> bool:
-        """Return whether the inputs are as they were created, so that they can be used again."""
-        try:
-            return not any(one.change() for one in self.watched)
-        except RuntimeError:  # torch cannot compare tensors of some dtypes
-            return False
-
-
 class Cache:
     """Caches inputs and results for the cases of one group. A call for another group empties the cache.
 
@@ -68,12 +52,13 @@ class Cache:
     def __init__(self) -> None:
         self._group: tuple[object, ...] = ()
         self._memo = Memo()
-        self._entries: dict[str, _Entry] = {}
+        self._made: dict[str, tuple[Inputs, list[Watched], Memo]] = {}
+        """The inputs of each sample, with their tensors as they were created, and the results computed from them."""
 
     def memo(self, group: tuple[object, ...]) -> Memo:
         """Return the cache for results of a group that do not depend on the sample."""
         if group != self._group:
-            self._group, self._entries, self._memo = group, {}, Memo()
+            self._group, self._made, self._memo = group, {}, Memo()
         return self._memo
 
     def inputs(self, group: tuple[object, ...], name: str, make: Callable[[], Inputs]) -> tuple[Inputs, Memo]:
@@ -83,12 +68,19 @@ class Cache:
         they have `grad_outputs`, or a tensor of a layout that `components` does not support.
         """
         self.memo(group)
-        entry = self._entries.pop(name, None)
-        if entry is None or not entry.is_unchanged():
-            inputs = make()
+        inputs, watched, memo = self._made.pop(name, (None, [], Memo()))
+        if inputs is None or _any_changed(watched):
+            inputs, memo = make(), Memo()
             tensors = tuple(inputs.tensors())
             if inputs.grad_outputs is not None or any(components(tensor) is None for tensor in tensors):
-                return inputs, Memo()
-            entry = _Entry(inputs, Watched.all("input", tensors), Memo())
-        self._entries[name] = entry
-        return entry.inputs, entry.memo
+                return inputs, memo
+            watched = Watched.all("input", tensors)
+        self._made[name] = inputs, watched, memo
+        return inputs, memo
+
+
+def _any_changed(watched: Iterable[Watched]) -> bool:
+    try:
+        return any(one.change() for one in watched)
+    except RuntimeError:  # torch cannot compare tensors of some dtypes
+        return True

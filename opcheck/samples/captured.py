@@ -20,9 +20,6 @@ from opcheck.samples.modules import ModuleCall, state_of
 MOST = 1000
 """The maximum number of items of a container that are searched."""
 
-_TABLES = ("_parameters", "_buffers", "_modules")
-"""The attributes in which a module keeps registered parameters, buffers and modules."""
-
 
 def module_call(module: Module) -> ModuleCall:
     """Return a module as a function. List its unregistered tensors now: a call may store parameters in attributes."""
@@ -81,7 +78,7 @@ def _plain(prefix: str, module: Module) -> Iterator[tuple[str, Tensor]]:
     """Yield a module's tensors that are neither parameters nor buffers: attributes, and items of containers."""
     registered = set(map(id, state_of(module).values()))
     for path, part in module.named_modules():
-        items = ((name, item) for name, item in vars(part).items() if name not in _TABLES)
+        items = ((name, item) for name, item in vars(part).items() if name != "_modules")
         for name, tensor in _tensors(prefix + (f"{path}." if path else ""), items):
             if id(tensor) not in registered:
                 yield name, tensor

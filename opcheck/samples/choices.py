@@ -56,12 +56,8 @@ def keywords_of(
 def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     """Return the values that select code paths, by keyword.
 
-    - The values that an annotation lists (`Literal`).
-    - Numbers or flags, if the default is None (`Optional[float]`); for a dim, 0.
-    - The other members, if the default is a member of an Enum.
-    - Two dims, if an annotation or the code admits several (`int | tuple[int, ...]`, `isinstance(dim, tuple)`).
-    - The constants that the code compares a keyword with, as in `if reduction == "mean"` and `momentum is None`.
-    - The keys of a dict that the code looks a keyword up in, as in `TABLE[approximate]`.
+    They are those that its annotation and default imply, the constants that the code compares it with, and the keys of
+    a dict that the code looks it up in. For a dim, they include two dims, if an annotation or the code admits several.
 
     The code is that of the operator, of functions that the keyword is passed on to, and of forward, backward, jvp and
     vmap of an autograd.Function. For a class, it is that of the constructor, which may also use `self.keyword`. Source
@@ -94,7 +90,7 @@ def _written(value: Any) -> Any:
 
 
 def _by_annotation(one: inspect.Parameter) -> list[Any]:
-    """Return the values of a keyword that its annotation implies, besides the default, as `choices_of` lists them."""
+    """Return the values of a keyword that its annotation and its default imply, besides the default."""
     kinds = get_args(one.annotation)
     if get_origin(one.annotation) is Literal:
         return [*kinds]
@@ -119,8 +115,7 @@ def _in_all_stages(
     owner = getattr(operator, "__self__", None)
     if is_function(owner):
         inputs = [*inspect.signature(owner.forward).parameters]
-        stages = [_renamed(stage, keywords, inputs) for stage in (owner.forward, owner.setup_context)]
-        kept = {name: of for names in stages for name, of in names.items()}
+        kept = _renamed(owner.forward, keywords, inputs) | _renamed(owner.setup_context, keywords, inputs)
         for stage in (owner.backward, owner.jvp, owner.vmap):
             yield from _compared(stage, kept, 0)
 
@@ -148,6 +143,7 @@ def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: 
     keywords: the operator's keywords, by the name of the parameter of `function` that holds their value.
     """
     keywords = _renamed(function, keywords)
+    values: Iterable[Value]
     for node in _nodes(getattr(function, "__code__", function)):
         if isinstance(node, ast.Call):
             yield from _kinds(node, keywords)
@@ -212,12 +208,12 @@ def _constants(nodes: Iterable[ast.expr]) -> Iterator[Value]:
                 yield NONE if value is None else value
 
 
-def _keys_of(function: Callable[..., Any], node: ast.expr) -> Iterator[Value]:
-    """Yield the keys of a dict, or of the dict that a dotted name refers to, if it is one."""
-    if isinstance(node, ast.Dict):
-        yield from (key for key in _constants(filter(None, node.keys)) if isinstance(key, (str, int, float)))
+def _keys_of(function: Callable[..., Any], node: ast.expr) -> list[Value]:
+    """Return the strings and numbers among the keys of a dict, or of the dict that a dotted name refers to."""
     table = _named(function, node)
-    yield from (key for key in table if isinstance(key, (str, int, float))) if isinstance(table, dict) else ()
+    named = table if isinstance(table, dict) else ()
+    keys = _constants(filter(None, node.keys)) if isinstance(node, ast.Dict) else named
+    return [key for key in keys if isinstance(key, (str, int, float))]
 
 
 def _passed_on(

@@ -14,7 +14,7 @@ from torch import Tensor
 from opcheck.devices.device import CPU, Device
 from opcheck.samples.inputs import Inputs, mapped, parts
 from opcheck.samples.layouts import writable
-from opcheck.samples.results import names, select
+from opcheck.samples.results import chosen, named, names_among, select
 from opcheck.samples.surrogate import Held, expect_alike
 from opcheck.spec.claims import Outputs
 
@@ -44,7 +44,7 @@ class TestedFunction:
 
     def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs to test, for leaves with the shapes and dtypes of the sample."""
-        return self.tested(self.called(*self.inputs.fill(leaves or None)))
+        return self.tested(self.result(*leaves))
 
     def tested(self, result: Any) -> tuple[Tensor, ...]:
         """Return the outputs to test from a result of the operator. Raises Untestable if there are none."""
@@ -52,7 +52,7 @@ class TestedFunction:
 
     def names(self, result: Any) -> tuple[str, ...]:
         """Return the names of the outputs to test; empty if they only have positions."""
-        return names(result, self.outputs)
+        return names_among(chosen(tuple(path for path, _ in named(result)), self.outputs))
 
     def result(self, *leaves: Tensor) -> Any:
         """Return the result of the operator, or its first argument if an in-place operator returns None."""
@@ -99,16 +99,11 @@ class TestedFunction:
         return other
 
     def reseed(self, elsewhere: int = 0) -> None:
-        """Seed the random generator, if the operator is random, and draw a number.
-
-        Because of that draw, an operator that sets the same seed itself gets other numbers.
-
-        elsewhere: number to add to the seed.
-        """
+        """Seed the random generator, if the operator is random. elsewhere: number to add to the seed."""
         if self.seed is not None:
             self.device.seed(self.seed + elsewhere)
             with suppress(NotImplementedError):  # by a device whose torch backend cannot draw numbers
-                torch.rand((), device=self.device.string)
+                torch.rand((), device=self.device.string)  # an operator that sets the same seed gets other numbers
 
 
 def with_own_first(
@@ -116,8 +111,5 @@ def with_own_first(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments for an in-place operator: tensors in the first argument are copied, wherever they occur."""
     copies = {id(part): copy(part) for part in parts(args[0]) if isinstance(part, Tensor)}
-
-    def copied(part: Any) -> Any:
-        return copies.get(id(part), part)
-
-    return mapped(copied, args), mapped(copied, kwargs)
+    args, kwargs = mapped(lambda part: copies.get(id(part), part), (args, kwargs))
+    return args, kwargs

@@ -97,14 +97,12 @@ def in_layout(dense: Tensor, recipe: Recipe) -> Tensor:
     """Return a dense tensor converted to the layout of a recipe, sparse or mkldnn.
 
     The specified elements of a sparse layout are chosen by torch's global generator; if the recipe has explicit values
-    or a structure, they are the non-zero elements. Raises ValueError if the shape does not suit the layout.
+    or a structure, they are the non-zero elements.
     """
     if recipe.layout == "mkldnn":
         return dense.to_mkldnn()
     dense_dim = recipe.dense_dim or 0
     sparse_rank = dense.dim() - dense_dim
-    if recipe.layout != "sparse_coo" and sparse_rank < 2:
-        raise ValueError(f"{recipe.layout} needs 2 sparse dimensions, not {sparse_rank}")
     block = recipe.blocksize or (1, 1) if recipe.layout in BLOCKED else None
     if recipe.values is None and recipe.structure is None:
         mask = _specified(dense.shape[:sparse_rank], recipe, block or (1, 1))
@@ -123,19 +121,16 @@ def _specified(shape: torch.Size, recipe: Recipe, block: tuple[int, int]) -> Ten
     All matrices of a batch have the same mask, since compressed layouts need the same number of elements in each.
     """
     if recipe.layout == "sparse_coo":
-        return _mask(shape.numel(), recipe.nnz).reshape(shape)
-    rows, columns = shape[-2] // block[0], shape[-1] // block[1]
-    if (rows * block[0], columns * block[1]) != shape[-2:]:
-        raise ValueError(f"blocks of {list(block)} do not tile a matrix of shape {list(shape[-2:])}")
-    blocks = _mask(rows * columns, recipe.nnz).reshape(rows, columns)
+        return _mask(shape, recipe.nnz)
+    blocks = _mask(torch.Size((shape[-2] // block[0], shape[-1] // block[1])), recipe.nnz)
     return blocks.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1).expand(shape)
 
 
-def _mask(places: int, nnz: int | None) -> Tensor:
-    wanted = (places + 1) // 2 if nnz is None else min(nnz, places)
+def _mask(shape: torch.Size, nnz: int | None) -> Tensor:
+    places = shape.numel()
     mask = torch.zeros(places, dtype=torch.bool)
-    mask[torch.randperm(places)[:wanted]] = True
-    return mask
+    mask[torch.randperm(places)[: (places + 1) // 2 if nnz is None else nnz]] = True
+    return mask.reshape(shape)
 
 
 def jagged_offsets(batch: int, longest: int) -> Tensor:

@@ -114,17 +114,9 @@ class Given:
     """The name of the dtype in which the caller calls the operator."""
 
     def dtype_in(self, case: str) -> torch.dtype:
-        """Return the dtype of the tensor in a case.
-
-        The dtype of the call becomes the dtype of the case; the real and complex dtypes of the precision of the call
-        become those of the precision of the case. Any other dtype stays as it is.
-        """
+        """Return the dtype of the tensor in a case: that of the case, unless the tensor has another precision."""
         name = str(self.tensor.dtype).removeprefix("torch.")
-        pairs = {
-            complex_of(self.own): complex_of(case),
-            real_of(self.own): real_of(case),
-            self.own: case,
-        }
+        pairs = {complex_of(self.own): complex_of(case), real_of(self.own): real_of(case), self.own: case}
         dtype: torch.dtype = getattr(torch, pairs.get(name, name))
         return dtype
 
@@ -132,9 +124,7 @@ class Given:
         """Return a copy as a leaf of the given dtype, and the map from the leaf to the argument of the operator.
 
         The argument has the strides, the layout, and the conjugate and negative bits of the tensor. Elements that share
-        memory through `expand` are a single element of the leaf. If a real tensor to differentiate becomes complex, it
-        gets random imaginary parts in [-1, 1], drawn from the global generator (if it is not strided: half its real
-        parts). Zeros would hide a missing conjugation.
+        memory through `expand` are a single element of the leaf.
         """
         tensor = self.tensor.detach()
         if tensor.layout is not torch.strided or type(tensor) is not Tensor:
@@ -144,6 +134,7 @@ class Given:
         return _viewed(values, tensor.shape, tensor.is_conj() and dtype.is_complex, tensor.is_neg())
 
     def _converted(self, values: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return values in a dtype. Reals that become complex get imaginary parts: zeros would hide a missing conj."""
         if not self.grad or not dtype.is_complex or values.dtype.is_complex:
             return values.to(dtype)
         if values.layout is not torch.strided:

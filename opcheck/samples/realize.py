@@ -61,12 +61,7 @@ def realize(
 def realize_module(
     recipe: ModuleRecipe, dtype: str, device: str, seed: str, modules: Sequence[str], sample: Sample | None = None
 ) -> ModuleCall:
-    """Return a module as an operator, whose parameters and buffers are arguments.
-
-    sample: the sample that a lazy module is called with to get its shapes. Default: the module stays lazy.
-
-    Passes on the exceptions of its constructor.
-    """
+    """Return the module of `construct` as an operator on a device, whose parameters and buffers are arguments."""
     with _seeded(seed):
         return module_call(construct(recipe, dtype, modules, sample).to(device))
 
@@ -75,9 +70,7 @@ def construct(recipe: ModuleRecipe, dtype: str, modules: Sequence[str], sample: 
     """Return a new module in a dtype, on the CPU. It is only converted to floating and complex dtypes, as torch allows.
 
     sample: the sample that a lazy module is called with once, in the dtype in which it is constructed. Default: the
-        module stays lazy.
-
-    Passes on the exceptions of its constructor. Raises ValueError if that call does not initialize a lazy module.
+        module stays lazy. Raises ValueError if that call does not initialize it.
     """
     args, kwargs = constants(recipe.spec, dtype, modules)
     module = recipe.make(*args, **kwargs).train(recipe.spec.train)

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from opcheck.samples.arguments import overloads_of
+from opcheck.samples.arguments import OVERLOAD, PACKET, overloads_of
 from opcheck.spec import allow_list
 from opcheck.spec.allow_list import PARTS, REGISTERED, Kind, inside
 from opcheck.spec.problems import nearest, worded
@@ -301,7 +301,7 @@ def _is_of_scipy(value: Any) -> bool:
 
 def is_dispatched(value: Any) -> bool:
     """Return whether an object is an operator of torch.ops, or an overload of one."""
-    return isinstance(value, (type(torch.ops.aten.sin), type(torch.ops.aten.sin.default)))
+    return isinstance(value, (PACKET, OVERLOAD))
 
 
 @cache

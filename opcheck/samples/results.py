@@ -40,9 +40,7 @@ def flatten(result: Any) -> tuple[Tensor, ...]:
 
 
 def named(result: Any) -> list[tuple[str, Tensor]]:
-    """Return the tensors of a result with their paths, in order. Numbers, strings and the like are left out.
-
-    A nested tensor is replaced by its components, see `plain`.
+    """Return the tensors of a result with their paths, in order. A nested tensor is replaced by its components.
 
     Raises Untestable if there is no tensor, or an object that may contain a tensor, which would go untested.
     """
@@ -81,12 +79,8 @@ def plain(path: str, tensor: Tensor) -> list[tuple[str, Tensor]]:
 
 
 def of_torch(tensor: Tensor) -> Tensor:
-    """Return an instance of a subclass, which may override operators, as a plain tensor that shares its memory.
-
-    Instances of subclasses with `__torch_dispatch__`, such as masked tensors, are returned unchanged, since torch's own
-    operators work on them.
-    """
-    kind = type(tensor)
+    """Return an instance of a subclass, which may override operators, as a plain tensor that shares its memory."""
+    kind = type(tensor)  # torch's own operators work on those with __torch_dispatch__, such as masked tensors
     if kind is Tensor or kind is torch.nn.Parameter or kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return tensor
     return tensor.as_subclass(Tensor)
@@ -111,7 +105,7 @@ def _parts(result: Any) -> list[tuple[str, Any]] | None:
 
 
 def names_among(paths: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths if any of them contains a name; empty if all are positions."""
+    """Return the paths if any of them contains a name, such as `.loss` and `['logits']`; empty if all are positions."""
     return tuple(paths) if any(path.strip("[0123456789]") for path in paths) else ()
 
 
@@ -135,9 +129,7 @@ def _short(value: Any) -> str:
 
 
 def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ...]:
-    """Return the outputs to test, mapped by `outputs.apply`, which makes ambiguous outputs comparable.
-
-    Raises Untestable as `flatten` and `chosen` do.
+    """Return the outputs to test, mapped by `outputs.apply`. Raises Untestable as `flatten` and `chosen` do.
 
     masked: whether gradients of sparse outputs that are made dense keep the sparsity pattern (`masked_grad`).
     """
@@ -155,11 +147,6 @@ def select(result: Any, spec: Outputs, masked: bool = False) -> tuple[Tensor, ..
         "values": _values,
     }
     return tuple(map(maps[spec.apply], outputs))
-
-
-def names(result: Any, spec: Outputs) -> tuple[str, ...]:
-    """Return the names of the outputs to test, such as `.loss` and `['logits']`; empty if they only have positions."""
-    return names_among(chosen(tuple(path for path, _ in named(result)), spec))
 
 
 def chosen(outputs: tuple[T, ...], spec: Outputs) -> tuple[T, ...]:

@@ -20,7 +20,7 @@ from opcheck.samples.inputs import Slot, describe, listed, written
 from opcheck.samples.layouts import unexpanded
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import chosen, named
-from opcheck.strides import extent
+from opcheck.strides import extent, is_expanded
 
 WRITTEN_OUT = 64
 """The maximum number of elements of a tensor to write out. The code draws larger ones between the same bounds."""
@@ -145,7 +145,7 @@ def tensor(x: Tensor) -> str:
         raise Unwritable(f"a tensor has no literal: {describe(x)}")
     if x.is_conj():
         return f"{tensor(x.conj())}.conj()"
-    if any(step == 0 and size > 1 for size, step in zip(x.shape, x.stride(), strict=True)):
+    if is_expanded(x):
         return f"{tensor(unexpanded(x))}.expand({tuple(x.shape)})"
     kind = f"dtype={x.dtype}" + ("" if x.is_cpu else f', device="{x.device}"')
     values = _values(x, kind)

@@ -11,6 +11,7 @@ from opcheck.samples.derive import (
     LARGEST,
     SIZES,
     Keywords,
+    Scope,
     derived,
     in_turn,
     keeps_ties,
@@ -40,7 +41,7 @@ def shapes(one):
 
 
 def varied(sample, defaults=None, **more):
-    return {one.what: one for one in derived(sample, Keywords(defaults or {}), **more)}
+    return {one.what: one for one in derived(sample, Scope(Keywords(defaults or {}), **more))}
 
 
 def test_a_size_is_one_symbol_wherever_it_occurs(sample_of):
@@ -54,14 +55,14 @@ def test_a_size_is_one_symbol_wherever_it_occurs(sample_of):
         "size 4 -> 18": [(18, 3), (3, 5)],
         "size 5 -> 19": [(4, 3), (3, 19)],
     }
-    more = varied(sample, thorough=True)
+    more = varied(sample, is_thorough=True)
     assert {f"size 4 -> {size}" for size in SIZES} <= set(more)
     assert not [*more["sizes 3 -> 17, 4 -> 18, 5 -> 19"].apart()]  # they are tried anyway
 
 
 def test_changes_of_several_samples_are_shared_out(sample_of):
     samples = [sample_of(f"{{ args = [{{ shape = {own} }}], vary = ['size'] }}") for own in ([2, 3], [3, 2], [5])]
-    each = [[(sample, one) for one in derived(sample, Keywords())] for sample in samples]
+    each = [[(sample, one) for one in derived(sample, Scope())] for sample in samples]
     turns = in_turn(each)
     made = [one.what for own in turns for (_, one), *_ in own]
     assert sorted(made) == sorted({one.what for own in each for _, one in own})  # each of them once
@@ -86,7 +87,7 @@ def test_explicit_values_stay_and_where_there_are_indices_nothing_gets_smaller(s
     sample = sample_of(
         "{ args = [{ shape = [4, 3] }, { values = [0, 3], dtype = 'int64' }], vary = ['size', 'rank', 'broadcast'] }"
     )
-    for one in varied(sample, thorough=True).values():
+    for one in varied(sample, is_thorough=True).values():
         shape, indices = shapes(one)
         assert indices == (2,)
         if "size" in one.what and "dim" not in one.what:
@@ -135,7 +136,7 @@ def test_sizes_of_explicit_values_count_among_those_that_are_equal(sample_of):
     ],
 )
 def test_what_is_tried_as_a_standard_is_tried_if_thorough(sample_of, text):
-    assert varied(sample_of(text)).keys() <= varied(sample_of(text), thorough=True).keys()
+    assert varied(sample_of(text)).keys() <= varied(sample_of(text), is_thorough=True).keys()
 
 
 def test_a_size_that_is_there_is_not_tried_again(sample_of):
@@ -235,7 +236,7 @@ def test_keywords_of_the_sample_and_defaults_of_the_signature(sample_of):
 def test_keywords_have_the_values_that_others_pass(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }], kwargs = { how = 'sum' }, vary = ['keyword'] }")
     call = Keywords(choices={"how": ["sum", "mean"], "p": [2]})
-    found = {one.what: one.sample.kwargs for one in derived(sample, call)}
+    found = {one.what: one.sample.kwargs for one in derived(sample, Scope(call))}
     assert found == {
         'how = "mean"': {"how": "mean"},
         "p = 2": {"how": "sum", "p": 2},
@@ -249,7 +250,7 @@ def test_what_is_optional_is_left_out(sample_of):
         "{ args = [{ shape = [2] }, { shape = [3] }, 1], kwargs = { scale = 2, p = 1 }, vary = ['keyword'] }"
     )
     call = Keywords({"bias": None, "scale": None}, positional=("x", "bias", "n", "more"))
-    found = {one.what: one.sample.toml() for one in derived(sample, call)}
+    found = {one.what: one.sample.toml() for one in derived(sample, Scope(call))}
     tensors = "args = [{ shape = [2] }, { shape = [3] }, 1]"
     assert {what: toml for what, toml in found.items() if "none" in what and "," not in what} == {
         "scale = { none = true }": f"{{ {tensors}, kwargs = {{ scale = {{ none = true }}, p = 1 }} }}",
@@ -260,7 +261,7 @@ def test_what_is_optional_is_left_out(sample_of):
 def test_what_is_passed_by_position_varies_like_a_keyword(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }, 1.5, false], kwargs = { p = 2 }, vary = ['keyword'] }")
     call = Keywords({"flag": True, "p": 1}, positional=("x", "scale", "flag", "p"))
-    found = {one.what: (one.sample.args[1:], one.sample.kwargs) for one in derived(sample, call)}
+    found = {one.what: (one.sample.args[1:], one.sample.kwargs) for one in derived(sample, Scope(call))}
     assert {what: one for what, one in found.items() if "elements" not in what} == {
         "scale = 4.5": ((4.5, False), {"p": 2}),
         "flag = true": ((1.5, True), {"p": 2}),
@@ -272,14 +273,15 @@ def test_what_is_passed_by_position_varies_like_a_keyword(sample_of):
 
 def test_a_keyword_that_means_an_index_is_one_that_a_tensor_holds(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }, { values = [3, 1], dtype = 'int64' }], vary = ['keyword'] }")
-    found = {one.what: one.sample.kwargs for one in derived(sample, Keywords({"padding_idx": None, "p": None}))}
+    call = Keywords({"padding_idx": None, "p": None})
+    found = {one.what: one.sample.kwargs for one in derived(sample, Scope(call))}
     assert found == {"padding_idx = 1": {"padding_idx": 1}}
 
 
 def test_indices_have_32_bits_if_thorough(sample_of):
     sample = sample_of("{ args = [{ values = [3, 1], dtype = 'int64' }], vary = ['integer'] }")
     assert "tensor 0 in int32" not in varied(sample)
-    assert varied(sample, thorough=True)["tensor 0 in int32"].sample.tensors[0].dtype == "int32"
+    assert varied(sample, is_thorough=True)["tensor 0 in int32"].sample.tensors[0].dtype == "int32"
 
 
 def test_of_a_module_the_keywords_of_its_constructor_vary_too(sample_of):
@@ -287,7 +289,7 @@ def test_of_a_module_the_keywords_of_its_constructor_vary_too(sample_of):
     written = Construction(args=[3], kwargs={"how": "sum"}, train=False)
     constructor = Keywords({"bias": True, "how": "mean"}, {"how": ["sum", "mean"]})
     call = Keywords({"bias": False})
-    found = {one.what: one.sample.module for one in derived(sample, call, module=written, constructor=constructor)}
+    found = {one.what: one.sample.module for one in derived(sample, Scope(call, written, constructor))}
     assert {what: module and module.kwargs for what, module in found.items()} == {
         "bias = true": None,
         "module.bias = false": {"how": "sum", "bias": False},
@@ -311,7 +313,7 @@ def test_numbers_vary_where_nothing_is_said_of_them(sample_of):
     assert [one.what for one in found[BOTH_SIGNS].apart()] == ["tensor 0 = 1000", "tensor 0 = -1000"]
     (smaller,) = large[1].smaller()
     assert smaller.sample.toml() == "{ args = [{ shape = [2], mean = -30.0, std = 0.0 }, { shape = [3], low = 0.0 }] }"
-    assert len(varied(sample, thorough=True)) > len(found)
+    assert len(varied(sample, is_thorough=True)) > len(found)
 
 
 def test_elements_are_in_other_places_of_each_tensor(sample_of):
@@ -421,9 +423,9 @@ def test_tensors_inside_lists_tuples_mappings_and_calls_vary_too(sample_of):
 
 
 def test_sparse_samples_are_not_varied_and_large_ones_left_out(sample_of):
-    assert not varied(sample_of("{ args = [{ shape = [3, 3], layout = 'sparse_coo' }] }"), thorough=True)
+    assert not varied(sample_of("{ args = [{ shape = [3, 3], layout = 'sparse_coo' }] }"), is_thorough=True)
     sample = sample_of("{ args = [{ shape = [3, 60] }], vary = ['size'] }")
-    found = varied(sample, thorough=True)
+    found = varied(sample, is_thorough=True)
     assert all(sum(recipe.numel for recipe in one.sample.tensors) <= LARGEST for one in found.values())
     assert "size 3 -> 520" not in found
     assert "size 3 -> 257" in found
@@ -431,7 +433,7 @@ def test_sparse_samples_are_not_varied_and_large_ones_left_out(sample_of):
 
 def test_they_are_the_same_each_time_and_have_names_of_their_own(sample_of):
     text = "{ args = [{ shape = [2, 3] }], kwargs = { flag = true } }"
-    one, other = (list(derived(sample_of(text), Keywords(), thorough=True)) for _ in range(2))
+    one, other = (list(derived(sample_of(text), Scope(is_thorough=True))) for _ in range(2))
     assert [(item.what, item.sample.name, item.sample.toml()) for item in one] == [
         (item.what, item.sample.name, item.sample.toml()) for item in other
     ]
@@ -441,8 +443,9 @@ def test_they_are_the_same_each_time_and_have_names_of_their_own(sample_of):
 
 def test_those_of_some_ways_are_among_those_of_all(sample_of):
     sample = sample_of("{ args = [{ shape = [2, 3] }, { shape = [3] }], kwargs = { flag = true } }")
-    whole = {one.what: one.sample.toml() for one in derived(sample, Keywords(), thorough=True)}
-    some = {one.what: one.sample.toml() for one in derived(sample, Keywords(), thorough=True, ways=("keyword", "rank"))}
+    scope = Scope(is_thorough=True)
+    whole = {one.what: one.sample.toml() for one in derived(sample, scope)}
+    some = {one.what: one.sample.toml() for one in derived(sample, scope, ways=("keyword", "rank"))}
     assert some.items() <= whole.items()
     assert {"flag = false", "rank 0"} < set(some)
     assert any(what.endswith(", flag = false") for what in some)

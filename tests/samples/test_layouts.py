@@ -146,12 +146,6 @@ def test_blocks_go_with_batches_and_dense_dimensions(layout: str) -> None:
     assert (made.to_dense() != 0).sum((-3, -2, -1)).tolist() == [12, 12]
 
 
-@pytest.mark.parametrize("layout", BLOCKED)
-def test_blocks_that_do_not_fill_the_matrix_are_refused(layout: str) -> None:
-    with pytest.raises(ValueError, match="do not tile"):
-        laid_out(torch.ones(3, 4), layout, blocksize=[2, 2])
-
-
 def test_which_elements_are_specified_depends_on_the_generator() -> None:
     patterns = {str(laid_out(torch.ones(4, 4), "sparse_coo").indices().tolist()) for _ in range(5)}
     assert len(patterns) > 1

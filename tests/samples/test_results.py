@@ -11,7 +11,9 @@ import torch
 from operators import results
 from operators.results import Opaque, Pair, Result, Slotted, WithLogits
 
-from opcheck.samples.results import Untestable, differentiable, flatten, leaves_of, named, names, names_among, select
+from opcheck.samples.function import TestedFunction
+from opcheck.samples.inputs import Inputs
+from opcheck.samples.results import Untestable, differentiable, flatten, leaves_of, named, names_among, select
 from opcheck.spec.claims import Outputs
 
 X, Y = torch.ones(1), torch.zeros(2)
@@ -118,10 +120,13 @@ class TestSelect:
             seen(torch.ones(1), select=[index])
 
     def test_names_follow_the_selection(self) -> None:
+        def names(result: object, **keys: object) -> tuple[str, ...]:
+            return TestedFunction(torch.sin, Inputs((), {}, (), ()), Outputs(**keys)).names(result)
+
         result = {"a": torch.ones(1), "n": 3, "b": torch.ones(2)}
-        assert names(result, Outputs()) == ("['a']", "['b']")
-        assert names(result, Outputs(select=(1,))) == ("['b']",)
-        assert names((torch.ones(1), torch.ones(2)), Outputs(select=(1,))) == ()
+        assert names(result) == ("['a']", "['b']")
+        assert names(result, select=(1,)) == ("['b']",)
+        assert names((torch.ones(1), torch.ones(2)), select=(1,)) == ()
 
 
 class TestMaps:

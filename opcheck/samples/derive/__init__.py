@@ -29,17 +29,14 @@ from opcheck.samples.derive.sizes import (
 from opcheck.samples.derive.values import by_dtype, by_integer, by_mask, by_value
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
-from opcheck.spec.operator import Construction
 
 __all__ = [
-    "LARGEST", "SIZES", "Change", "Derived", "Keywords", "derived", "in_turn", "keeps_ties", "lengthened", "room_of",
-    "smallest", "squared",
+    "LARGEST", "SIZES", "Change", "Derived", "Keywords", "Scope", "derived", "in_turn", "keeps_ties", "lengthened",
+    "room_of", "smallest", "squared",
 ]  # fmt: skip
 
 SIZES = (1, 2, 16, 17, 33, 64, 128, 256, 257, 520, 1031)
 """Sizes on both sides of the block sizes of kernels, and of multiples of the length of vector instructions."""
-FEWER = (1, 17, 1031)
-"""The sizes that are tried by default."""
 LARGEST = 1 << 14
 """The maximum number of elements of all tensors of a derived sample, unless the written sample is larger."""
 PAIRS = 200
@@ -60,43 +57,29 @@ BY_WAY: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
 """The function that varies samples in each way. Not in the table: "sum", see `lengthened` and low_precision_grad."""
 
 
-def derived(
-    sample: Sample,
-    call: Keywords,
-    thorough: bool = False,
-    ways: Collection[Way] = WAYS,
-    module: Construction | None = None,
-    constructor: Keywords | None = None,
-    real: str = "",
-) -> Iterator[Derived]:
+def derived(sample: Sample, scope: Scope, ways: Collection[Way] = WAYS) -> Iterator[Derived]:
     """Yield the samples derived from a written one. Repeated calls yield the same samples.
 
     Samples that are too large are replaced by smaller ones, or left out.
 
-    call: the keywords that a call may have.
-    thorough: whether to try more sizes and values, and random pairs of variations. The name of the sample is the seed.
     ways: the ways to vary, out of those of the sample. The second variation of a pair is one of them, the first need
         not be.
-    module: how the module is constructed, if the operator is a module.
-    constructor: the keywords that the constructor of the module may have, if they are to be varied, too.
-    real: the real dtype that tensors may have, if the dtype of the case is complex.
     """
     if not ways or not all(recipe.layout == "strided" for recipe in sample.tensors):
         return
-    scope = Scope(SIZES if thorough else FEWER, call, module, constructor, thorough, real)
-    varied = (way for way in sample.vary if way in BY_WAY and (thorough or way in ways))
+    scope = replace(scope, sizes=SIZES) if scope.is_thorough else scope
+    varied = (way for way in sample.vary if way in BY_WAY and (scope.is_thorough or way in ways))
     ones = {way: list(BY_WAY[way](sample, scope)) for way in varied}
     wanted = [one for way, own in ones.items() if way in ways for one in own]
-    pairs = _paired(sample, ones, scope, ways) if thorough and wanted else ()
-    room = room_of(sample)
+    pairs = _paired(sample, ones, scope, ways) if scope.is_thorough and wanted else ()
     for one in chain(wanted, pairs):
-        yield from _within(one, room)
+        yield from _within(one, room_of(sample))
 
 
 def lengthened(sample: Sample) -> Iterator[Derived]:
     """Yield the samples derived from a written one in which one size is large, so that sums are long."""
     if "sum" in sample.vary and all(recipe.layout == "strided" for recipe in sample.tensors):
-        for one in by_length(sample, Scope((LONG,), Keywords())):
+        for one in by_length(sample, Scope(sizes=(LONG,))):
             yield from _within(one, room_of(sample))
 
 
@@ -111,11 +94,10 @@ Change = tuple[Sample, Derived]
 
 
 def in_turn(each: Sequence[Sequence[Change]], start: int = 0) -> list[list[Sequence[Change]]]:
-    """Distribute changes among the written samples, so that each change is applied to one sample.
+    """Distribute changes among the written samples in turn, so that each change is applied to one sample.
 
-    Return the share of each written sample: sequences of the same change of different samples. The first item is the
-    change of that written sample. The other items are to be tried, in order, if it is inconclusive. Successive changes
-    go to successive samples, so that each sample is changed in several ways.
+    Return the share of each written sample: each of its changes, followed by the same change of other samples, to be
+    tried if it is inconclusive.
 
     each: for each written sample, all its changes. `Derived.what` identifies a change.
     start: number of the written sample that gets the first change.

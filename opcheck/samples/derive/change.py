@@ -12,6 +12,8 @@ from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import mapped
 
+FEWER = (1, 17, 1031)
+"""The sizes that are tried by default."""
 STATED = {"values", "low", "high", "mean", "std", "exclude", "contains", "structure", "through"}
 """The keys with which a recipe specifies its numbers."""
 
@@ -53,16 +55,17 @@ class Keywords:
 class Scope:
     """The extent to which samples are varied."""
 
-    sizes: Sequence[int]
-    call: Keywords
+    call: Keywords = field(default_factory=Keywords)
     """The keywords of a call of the operator."""
     module: Construction | None = None
     """How the module is constructed, if the operator is a module."""
     constructor: Keywords | None = None
     """The keywords of the module's constructor, if they are varied."""
     is_thorough: bool = False
+    """Whether to try more sizes and values, and random pairs of variations."""
     real: str = ""
-    """The real dtype of the same precision, if the dtype of the case is complex."""
+    """The real dtype that tensors may have, if the dtype of the case is complex."""
+    sizes: Sequence[int] = FEWER
 
 
 def changed(sample: Sample, change: Callable[[Tensor], Tensor]) -> Sample:

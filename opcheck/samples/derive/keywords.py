@@ -57,24 +57,18 @@ def _changed(
 
     large: the sample with large elements. A change of a single number is made to it, too, since the number may be, or
         scale, a threshold.
-    change: returns a sample with the keywords changed.
-    prefix: text before the names of keywords in descriptions.
     """
     for each in changes:
         words = ", ".join(f"{prefix}{name} = {render(value)}" for name, value in each.items())
         yield Derived(words, change(sample, each))
-        is_number = len(each) == 1 and all(
-            type(own) in (int, float) and not name.endswith(INDEX) and not is_dim(name) for name, own in each.items()
-        )
-        if is_number and large is not None:
+        (name, value), *others = each.items()
+        is_number = type(value) in (int, float) and not name.endswith(INDEX) and not is_dim(name)
+        if is_number and not others and large is not None:
             yield Derived(f"{words}, {large.what}", change(large.unnamed, each))
 
 
 def _called(positional: Sequence[str], sample: Sample, changes: Mapping[str, Any]) -> Sample:
-    """Return a sample with arguments changed, by position or by name.
-
-    positional: the names of `sample.args`.
-    """
+    """Return a sample with arguments changed, by position or by name. positional: the names of `sample.args`."""
     named = zip(positional, sample.args, strict=False)
     args = (*(changes.get(name, own) for name, own in named), *sample.args[len(positional) :])
     kwargs = {name: value for name, value in changes.items() if name not in positional}
@@ -99,19 +93,14 @@ def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope, rank:
     own = {**keywords.defaults, **written}
     firsts: list[tuple[str, Any]] = []
     for name in dict.fromkeys((*own, *keywords.choices)):
-        left_out = [NONE] if _is_optional(name, written.get(name), keywords) else []
-        choices = (*keywords.choices.get(name, ()), *left_out)
+        is_optional = keywords.defaults.get(name, UNSET) is None and written.get(name) not in (None, NONE)
+        choices = (*keywords.choices.get(name, ()), *([NONE] if is_optional else []))
         others = [] if name in UNVARIED else list(_others(name, own, choices, scope, rank))
         firsts += [(name, other) for other in others[:1]]
         for other in others:
             yield {name: other}
     for one, other in pairwise(firsts):
         yield dict((one, other))
-
-
-def _is_optional(name: str, value: Any, keywords: Keywords) -> bool:
-    """Return whether the value of an argument is not None, but its default is."""
-    return keywords.defaults.get(name, UNSET) is None and value not in (None, NONE)
 
 
 def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Scope, rank: int) -> Iterator[Any]:
@@ -126,34 +115,25 @@ def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Sc
 
 
 def _near(name: str, value: Any, rank: int) -> Iterator[Any]:
-    """Yield values near a value.
-
-    - bool: the negation.
-    - float: three times the value, half, the negative, and three quarters, which may not be whole. For 0: 0.5 and -0.5.
-      A value between TINY and 1 may be a probability or a weight: first yield a number on the other side of 0.5.
-    - several integers: the last one larger by one, so that equal ones differ.
-    - int: the next larger integer, and the next smaller one if the value is above 1 or a dim. For a dim, also the same
-      dim counted from the other end.
-    """
+    """Yield values near a bool, a number or several integers."""
     items: Any = value.tuple if isinstance(value, TupleValue) else value
     if isinstance(items, (list, tuple)):
         if items and all(type(item) is int for item in items):
-            larger = [*items[:-1], items[-1] + 1]
+            larger = [*items[:-1], items[-1] + 1]  # equal ones differ
             yield larger if isinstance(value, list) else TupleValue(tuple=larger)
     elif isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
-        if TINY <= value < 1:
+        if TINY <= value < 1:  # a probability or a weight may be: a number on the other side of 0.5
             yield value / 2 if value > 0.5 else 1 - value / 2
         yield from (value * 3, value / 2) if value else (0.5, -0.5)
         if value:
-            yield from (-value, 0.75 * value)
+            yield from (-value, 0.75 * value)  # three quarters may not be whole
     elif isinstance(value, int):
-        counts_from_the_end = is_dim(name)
         yield value + 1
-        if counts_from_the_end or value > 1:
+        if is_dim(name) or value > 1:
             yield value - 1
-        if counts_from_the_end:
+        if is_dim(name):  # counted from the other end
             yield value - rank if value >= 0 else value + rank
 
 

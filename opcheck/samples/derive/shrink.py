@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
@@ -23,9 +24,6 @@ Look = Callable[[Sample], str]
 
 def smallest(one: Derived, written: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
     """Return the smallest sample that still fails, and facts about its sizes and values for a message.
-
-    Drop unnecessary leading dims, reduce each size to the smallest that still fails, replace each special value by the
-    simplest, reduce sizes again, drop unnecessary keywords, and undo changes of the module if possible.
 
     wrong: the answer of `look` that counts as the same failure.
     """
@@ -56,32 +54,25 @@ def _smaller(sample: Sample, written: Sample, look: Look, wrong: str) -> tuple[S
     words = []
     for symbol in sorted(symbols(sample), reverse=True):
         least = max((size for size in symbols(written) if size <= symbol), default=1) if has_indices(sample) else 1
-        size, before = _least_size(sample, symbol, least, look, wrong)
+        size, holds_below = _least_size(sample, symbol, least, look, wrong)
         sample = resized(sample, {symbol: size})
-        words += [f"a size of {size - 1} holds where {size} fails"] if before == "hold" and size > 2 else []
+        words += [f"a size of {size - 1} holds where {size} fails"] if holds_below and size > 2 else []
     return _untied(sample, written, look, wrong), words
 
 
-def _least_size(sample: Sample, symbol: int, least: int, look: Look, wrong: str) -> tuple[int, str]:
-    """Return the smallest size to replace a size by so that the sample fails, and the answer for the next smaller one.
+def _least_size(sample: Sample, symbol: int, least: int, look: Look, wrong: str) -> tuple[int, bool]:
+    """Return the smallest size to replace a size by so that the sample fails, and whether one less holds."""
+    answers: dict[int, str] = {}
 
-    least: the smallest size to try. The sample is known to fail with the size as it is.
-    """
-    before, few = "", min(symbol, ONE_BY_ONE)
-    for size in range(least, few):
-        answer = look(resized(sample, {symbol: size}))
-        if answer == wrong:
-            return size, before
-        before = answer
-    low, high = few - 1, symbol
-    while high - low > 1:
-        middle = (low + high) // 2
-        answer = look(resized(sample, {symbol: middle}))
-        if answer == wrong:
-            high = middle
-        else:
-            low, before = middle, answer
-    return high, before
+    def fails(size: int) -> bool:
+        answers[size] = look(resized(sample, {symbol: size}))
+        return answers[size] == wrong
+
+    few = min(symbol, ONE_BY_ONE)
+    size = next(filter(fails, range(least, few)), None)
+    if size is None:
+        size = few + bisect_left(range(few, symbol), True, key=fails)  # it is known to fail with the size as it is
+    return size, answers.get(size - 1) == "hold"
 
 
 def _untied(sample: Sample, written: Sample, look: Look, wrong: str) -> Sample:
@@ -100,10 +91,7 @@ def _untied(sample: Sample, written: Sample, look: Look, wrong: str) -> Sample:
 
 
 def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
-    """Return the sample with random values instead of special ones if it still fails, else with simpler special values.
-
-    Also return facts about these values for a message.
-    """
+    """Return the sample with random or simpler values instead of special ones, and facts about them for a message."""
     words = []
     for number, simple in product(range(len(sample.tensors)), (_filled_simpler, _elements_simpler)):
         last = ""

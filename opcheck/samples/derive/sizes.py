@@ -18,6 +18,7 @@ from opcheck.samples.derive.change import (
     rank_of,
     updated,
     with_one,
+    with_some,
 )
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
@@ -187,12 +188,8 @@ def by_length(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
     Sums of positive numbers grow, so that a long sum in a low-precision dtype loses its last terms.
     """
-    of_one_sign = changed(sample, _of_one_sign)
+    of_one_sign = with_some(sample, [one for one in sample.tensors if is_free(one)], low=0.5, high=1.5)
     yield from _alone(of_one_sign, product(sorted(symbols(sample)), scope.sizes), scope)
-
-
-def _of_one_sign(recipe: Tensor) -> Tensor:
-    return updated(recipe, low=0.5, high=1.5) if is_free(recipe) else recipe
 
 
 def _alone(sample: Sample, sizes: Iterable[tuple[int, int]], scope: Scope) -> Iterator[Derived]:
@@ -273,15 +270,9 @@ def _less(sample: Sample, ranks: Collection[int]) -> Iterator[Derived]:
 
 def _led(sample: Sample, dims: tuple[int, ...]) -> Derived:
     """Return a sample with leading dims added to all tensors; if refused: one leading dim, or trailing dims."""
-    what = _dims_in_words("leading", dims)
-
-    def apart() -> Iterator[Derived]:
-        if len(dims) > 1:
-            yield from map(partial(_led, sample), ONE_DIM)
-        if dims == (1,):
-            yield from _trailed(sample)
-
-    return Derived(what, _shaped(sample, lambda own: (*dims, *own)), apart)
+    one_dim = partial(map, partial(_led, sample), ONE_DIM)
+    apart: Others = one_dim if len(dims) > 1 else partial(_trailed, sample) if dims == (1,) else tuple
+    return Derived(_dims_in_words("leading", dims), _shaped(sample, lambda own: (*dims, *own)), apart)
 
 
 def _led_alone(sample: Sample, number: int, recipe: Tensor, dims: tuple[int, ...]) -> Iterator[Derived]:

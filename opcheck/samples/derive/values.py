@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -45,10 +45,7 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
-    """Return a sample with special elements in all tensors that are large enough, at different places.
-
-    Return None if no tensor is large enough.
-    """
+    """Return a sample with special elements in all tensors that are large enough, at different places; else None."""
     wide = [(number, recipe) for number, recipe in _free(sample) if recipe.numel >= len(ELEMENTS)]
     if not wide:
         return None
@@ -77,27 +74,21 @@ def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Sc
 
 def _full(sample: Sample, number: int, recipe: Tensor, value: float) -> Derived:
     """Return a sample with one tensor filled with a number."""
-    smaller = [SMALLER[value]] if value in SMALLER else []
-    return Derived(
-        f"tensor {number} = {value:g}", with_one(sample, recipe, mean=value, std=0.0),
-        smaller=lambda: (_full(sample, number, recipe, one) for one in smaller),
-    )  # fmt: skip
+    smaller = partial(map, partial(_full, sample, number, recipe), [SMALLER[value]] if value in SMALLER else [])
+    filled = with_one(sample, recipe, mean=value, std=0.0)
+    return Derived(f"tensor {number} = {value:g}", filled, smaller=smaller)
 
 
-def _large(sample: Sample, number: int, recipe: Tensor) -> Iterator[Derived]:
-    """Yield a sample with one tensor filled with a large number, but for one element of the other sign.
+def _large(sample: Sample, number: int, recipe: Tensor) -> Iterable[Derived]:
+    """Return a sample with one tensor filled with a large number, but for one element of the other sign.
 
     If that is refused or inconclusive, or if the tensor has a single element, each of the two numbers fills the tensor.
     """
-
-    def alone() -> Iterator[Derived]:
-        yield from (_full(sample, number, recipe, value) for value in (LARGE, -LARGE))
-
+    alone = partial(map, partial(_full, sample, number, recipe), (LARGE, -LARGE))
     if recipe.numel == 1:
-        yield from alone()
-    else:
-        what = f"tensor {number} = {LARGE:g}, but for an element of {-LARGE:g}"
-        yield Derived(what, with_one(sample, recipe, mean=LARGE, std=0.0, contains=(-LARGE,)), alone, alone)
+        return alone()
+    what = f"tensor {number} = {LARGE:g}, but for an element of {-LARGE:g}"
+    return [Derived(what, with_one(sample, recipe, mean=LARGE, std=0.0, contains=(-LARGE,)), alone, alone)]
 
 
 def by_dtype(sample: Sample, scope: Scope) -> Iterator[Derived]:
