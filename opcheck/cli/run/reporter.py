@@ -37,15 +37,11 @@ from opcheck.text import well_formed
 class RunReporter:
     """A pytest plugin that replaces pytest's terminal report with opcheck's."""
 
-    def __init__(self, console: Console, options: argparse.Namespace, *, is_part: bool) -> None:
-        """Create the plugin. Raises RequestError if the report of `--against` cannot be read.
-
-        is_part: whether the cases are part of a larger run, which has checked the specs and the selection already.
-        """
+    def __init__(self, console: Console, options: argparse.Namespace) -> None:
+        """Create the plugin. Raises RequestError if the report of `--against` cannot be read."""
         self.options = options
         self.old = read(Path(options.against)) if options.against else None
         self.report = TerminalReport(console, tells_failures=self.old is None)
-        self.is_part = is_part
         self.start = time.monotonic()
         self.mistakes: list[str] = []
         """Mistakes in the request or the specs, and other reasons why the run was not started or was ended."""
@@ -56,7 +52,7 @@ class RunReporter:
         self.plugin = config.stash[PLUGIN]
         self.plugin.command = ["opcheck", *self.options.words]
         silence(config)
-        if self.is_part:
+        if self.options.is_part:  # the larger run has checked the specs and the selection
             return
         plugin, options = self.plugin, self.options
         try:
