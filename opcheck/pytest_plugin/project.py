@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from opcheck.pytest_plugin.options import OPTIONS, overrides
+from opcheck.pytest_plugin.options import OPTIONS, overrides, selected
 from opcheck.text import separated
 
 if TYPE_CHECKING:
@@ -184,11 +184,7 @@ class Plugin:
     @cached_property
     def selection(self) -> Selection:
         """The selection of cases by options."""
-        from opcheck.planning import Selection
-
-        option, names = self.config.option, self.names
-        derive, engine = option.opcheck_derive or self.settings.derive, option.opcheck_engine or self.settings.engine
-        return Selection(names("operator"), names("check"), names("dtype"), names("tag"), derive, engine)
+        return selected(self.config.option, self.settings, "opcheck_")
 
     def narrowing(self) -> str:
         """Return what may leave cases out, as written: the options of the selection, and a setting of `derive`."""
