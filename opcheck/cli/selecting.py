@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from opcheck.cli.stdout import warn
-from opcheck.devices.presence import UnknownDevice, ask, chosen_devices
+from opcheck.devices.presence import UnknownDevice, ask, chosen_devices, not_present
 from opcheck.planning import Selection, load
 from opcheck.pytest_plugin.options import number, selected, whole_number
 from opcheck.settings import LONGEST, NO_SPECS, Settings
@@ -115,7 +115,7 @@ def one_device(options: argparse.Namespace, settings: Settings, what: str) -> De
     if more:
         raise RequestError([f"{what} on one device at a time: name one by --device"])
     if device.device_string != "cpu" and not (found := ask([device], settings)[device.name]).present:
-        raise RequestError([f"the device {device.name} is not present: {found.reason}"])
+        raise RequestError([not_present(device.name, found.reason)])
     return device
 
 

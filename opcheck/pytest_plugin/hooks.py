@@ -223,15 +223,13 @@ def pytest_report_to_serializable(
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the order and the shard, which cases are left out, skipped, or held to wider tolerances, and problems."""
     plugin, say = terminalreporter.config.stash[PLUGIN], terminalreporter.write_line
-    if plugin.order is not None:
-        say(f"opcheck: cases ran in random order; repeat it with --opcheck-order={plugin.order}")
     reports = [one for several in terminalreporter.stats.values() for one in several if hasattr(one, "opcheck")]
     if reports or plugin.left_out:
         from opcheck.pytest_plugin.reports import record_of
-        from opcheck.report.remarks import left_out_lines, wide_count
+        from opcheck.report.remarks import wide_count
 
         records = list(filter(None, map(record_of, reports)))
-        for line in (*left_out_lines(plugin.left_out), *wide_count(records, "opcheck run --wide")):
+        for line in (*plugin.left_out_lines(), *wide_count(records, "opcheck run --wide")):
             say(f"opcheck: {line}")
         skipped = Counter(record.reason for record in records if record.outcome == "skipped")
         for reason, count in skipped.most_common():
@@ -241,5 +239,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         say(f"opcheck: {printable(line)}", red=True)
     if plugin.refused:
         say(f"ERROR: {plugin.refused}", red=True)
-    elif plugin.shared is not None:
-        say(f"opcheck: {plugin.shared}")
+    else:
+        for line in plugin.shared_lines():
+            say(f"opcheck: {line}")

@@ -173,13 +173,13 @@ class Plugin:
         Devices with modules of their own are probed, and all devices that an option names, except the CPU. Return a
         message for each device that is named and absent.
         """
-        from opcheck.devices.presence import ask, own_modules
+        from opcheck.devices.presence import ask, not_present, own_modules
 
         named = self.names("device")
         chosen = [one for one in self.devices if own_modules(one) or (named and one.device_string != "cpu")]
         answers = ask(chosen, self.settings)
         self.absent = {name: "" if one.present else one.reason for name, one in answers.items()}
-        return [f"the device {name} is not present: {why}" for name, why in self.absent.items() if why and named]
+        return [not_present(name, why) for name, why in self.absent.items() if why and named]
 
     @cached_property
     def selection(self) -> Selection:
@@ -193,6 +193,24 @@ class Plugin:
         given = {one.word if is_alone else one.pytest_word: ",".join(self.names(one.dest)) for one in chosen}
         given["derive ="] = "" if derive == "standard" else derive
         return ", ".join(f"{word} {value}" for word, value in given.items() if value)
+
+    def left_out_lines(self) -> list[str]:
+        """Return a line for each device on which rules leave out cases."""
+        from opcheck.report.remarks import left_out_lines
+
+        option = self.config.option
+        narrowed = option.keyword or option.markexpr or getattr(option, "lf", False)  # with -p no:cacheprovider
+        before = ", counted before -k, -m and --lf" if narrowed else ""
+        before += ", over all shards" if option.opcheck_shard else ""
+        return [f"{line}{before}" for line in left_out_lines(self.left_out)]
+
+    def shared_lines(self) -> list[str]:
+        """Return a line about the shard and one about the random order of the cases, if they apply."""
+        lines = [] if self.shared is None else [str(self.shared)]
+        if self.order is not None:
+            word = "--order " if self.config.option.opcheck_alone else "--opcheck-order="
+            lines.append(f"cases ran in random order; repeat it with {word}{self.order}")
+        return lines
 
     @cached_property
     def seed(self) -> int:

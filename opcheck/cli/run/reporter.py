@@ -16,6 +16,7 @@ from rich.console import Console
 
 from opcheck.cli.selecting import devices, loaded
 from opcheck.cli.stdout import warn
+from opcheck.devices.presence import not_present
 from opcheck.planning import plan
 from opcheck.planning.left_out import left_out
 from opcheck.pytest_plugin.project import PLUGIN
@@ -125,14 +126,14 @@ class RunReporter:
             failed = report.has_failed or bool(wrong)
             report.failures()
             wide = (wide_lines if self.options.wide else wide_count)(report.records)
-            report.summary(seconds, wrong, [*self._left_out(), *wide, *self._shared()])
+            report.summary(seconds, wrong, [*self.plugin.left_out_lines(), *wide, *self.plugin.shared_lines()])
         else:
             paths = [within(self.plugin.settings.root, path) for path in self.plugin.requested]
             changed = changes(self.old, self.plugin.reports.run(), self.library, self.devices, paths)
             failed = changed.is_regression() or bool(wrong)
             new = {one.id for records in changed.newly_failing() for one in records}
             report.failures(new)
-            report.lines([*changed.lines(), *self._shared()])
+            report.lines([*changed.lines(), *self.plugin.shared_lines()])
             report.totals(seconds, wrong)
         if self.options.github_annotations:
             shown = (one for one in self.plugin.reports.run().records if new is None or one.id in new)
@@ -159,7 +160,7 @@ class RunReporter:
         """
         skipped = [record.reason for record in self.report.records if record.outcome == "skipped"]
         for name in self.plugin.names("device"):
-            reason = next((why for why in skipped if why.startswith(f"the device {name} is not present: ")), "")
+            reason = next((why for why in skipped if why.startswith(not_present(name, ""))), "")
             if reason:
                 return reason
         if self.options.shard or len(skipped) < max(len(self.report.records), 1):
@@ -167,17 +168,6 @@ class RunReporter:
         first, *others = dict.fromkeys(skipped)
         more = f" (and for {len(others)} other reasons)" if others else ""
         return f"nothing was tested: every case was skipped, {len(skipped)} in all: {first}{more}"
-
-    def _left_out(self) -> list[str]:
-        narrowed = self.options.k or self.options.m or self.options.lf
-        before = ", counted before -k, -m and --lf" if narrowed else ""
-        before += ", over all shards" if self.options.shard else ""
-        return [f"{line}{before}" for line in left_out_lines(self.plugin.left_out)]
-
-    def _shared(self) -> list[str]:
-        """Return a line about the shard and one about the random order of the cases, if they apply."""
-        order, shared = self.options.order, [] if self.plugin.shared is None else [str(self.plugin.shared)]
-        return shared if order is None else [*shared, f"cases ran in random order; repeat it with --order {order}"]
 
 
 def ill_formed(paths: Iterable[str]) -> list[str]:

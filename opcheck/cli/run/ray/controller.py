@@ -15,6 +15,7 @@ import pytest
 from opcheck.cli.run.ray.cluster import KNOWN, LOCAL, connected, demand, describe, lacks
 from opcheck.cli.run.ray.task import Job, digest, run_part, versions
 from opcheck.cli.stdout import terminated_as_interrupt
+from opcheck.devices.presence import not_present
 from opcheck.planning.shards import Group
 from opcheck.pytest_plugin.items import CaseItem, report_death
 from opcheck.pytest_plugin.options import SELECTION
@@ -150,7 +151,7 @@ class RayRun:
     def _skip(self, item: CaseItem, nodes: str) -> None:
         """Report a case on a device that the cluster does not have. nodes: the resources of its nodes."""
         why = f"no node of the Ray cluster has the resources of its profile; the nodes have: {nodes}"
-        reason = f"the device {item.case.device.name} is not present: {why}"
+        reason = not_present(item.case.device.name, why)
         report = pytest.TestReport(item.nodeid, item.location, {}, "skipped", (_file(item), 0, reason), "call")
         report.__dict__["opcheck"] = Outcome.of(item.case, "skipped", reason).record()
         self._log(item, [report])
