@@ -2,14 +2,13 @@
 
 from collections.abc import Collection, Iterator
 from itertools import product
-from re import fullmatch
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from opcheck.spec.dtypes import GROUPS, expand, known
-from opcheck.spec.model import Frozen, Model, refuse
+from opcheck.spec.model import Frozen, Model, matching, refuse
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Mistake, listing, nearest, unknown
 
@@ -28,12 +27,6 @@ def _version(text: str) -> str:
     return text
 
 
-def _python(text: str) -> str:
-    if not fullmatch(r"3\.[0-9]{1,2}t?", text):
-        raise refuse(f'"{text}" is not a version of Python', 'a version such as "3.12"')
-    return text
-
-
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
@@ -49,7 +42,7 @@ Several = Annotated[Frozen[T], AfterValidator(_some)]
 OneOrMore = Annotated[Several[str], BeforeValidator(_listed)]
 """A string, or an array of strings."""
 TorchVersion = Annotated[str, AfterValidator(_version)]
-PythonVersion = Annotated[str, AfterValidator(_python)]
+PythonVersion = Annotated[str, matching(r"3\.[0-9]{1,2}t?", "is not a version of Python", 'a version such as "3.12"')]
 Count = Annotated[int, Field(ge=1)]
 Job = dict[str, Any]
 """A job, with the keys id, name, device, torch, python, dtype, shard and runner."""

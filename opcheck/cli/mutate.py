@@ -20,7 +20,7 @@ from opcheck.cli.selecting import (
     one_device,
     selection,
 )
-from opcheck.cli.stdout import say, terminated_as_interrupt
+from opcheck.cli.stdout import say
 from opcheck.planning.planner import rule_against
 from opcheck.pytest_plugin.options import add_options, whole_number
 from opcheck.settings import Settings
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         operator for operator in library if chosen.takes_operator(operator) and not rule_against(operator, device)
     ]
     session = RunSession(settings, own_process=True, derive=chosen.derive)
-    with terminated_as_interrupt(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings of operators, which `opcheck run` shows
         if problems := session.prepare(operators, [device]):
             raise SpecError(problems)

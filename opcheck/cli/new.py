@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opcheck.cli.selecting import add_count, duration, one_device
-from opcheck.cli.stdout import say, terminated_as_interrupt
+from opcheck.cli.stdout import say
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import FOLDER, Settings
 from opcheck.spec.document import Document
@@ -73,15 +73,14 @@ def run(options: argparse.Namespace) -> int:
     workplace = Workplace(allowing(settings, package), options.budget, until, device)
     file = _file(options, settings, package)
     author = Author(options.target, file, settings, workplace, options.n, say)
-    with terminated_as_interrupt():
-        try:
-            author.draft(arguments, module, options.from_tests)
-        except Unresolved as error:
-            raise RequestError([error.in_full]) from None
-        except KeyboardInterrupt:
-            say("interrupted: what is done is written")
-            author.report(interrupted=True)
-            raise
+    try:
+        author.draft(arguments, module, options.from_tests)
+    except Unresolved as error:
+        raise RequestError([error.in_full]) from None
+    except KeyboardInterrupt:
+        say("interrupted: what is done is written")
+        author.report(interrupted=True)
+        raise
     return author.report()
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from opcheck.cli.run.reporter import RunReporter
 from opcheck.cli.run.workers import Workers
-from opcheck.cli.stdout import Output, terminated_as_interrupt
+from opcheck.cli.stdout import Output
 from opcheck.pytest_plugin.options import pytest_arguments
 from opcheck.pytest_plugin.project import split_id
 from opcheck.running.watchdog import default_memory
@@ -40,8 +40,7 @@ def run_cases(options: argparse.Namespace, plugins: Iterable[object] = ()) -> in
         wide = None if out.isatty() else 160
         reporter = RunReporter(Console(file=out, width=wide), options)
         workers = [] if options.in_process or options.ray else [Workers(*_limits(options, settings))]
-        with terminated_as_interrupt():
-            code = pytest.main(_arguments(options, settings), plugins=[reporter, *workers, *plugins])
+        code = pytest.main(_arguments(options, settings), plugins=[reporter, *workers, *plugins])
         return reporter.finish(int(code)) or int(out.is_cut)
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from opcheck.cli.run.start import run_cases
+from opcheck.cli.stdout import terminated_as_interrupt
 from opcheck.spec import SpecError
 from opcheck.spec.versions import version_of
 
@@ -55,6 +56,7 @@ def run_part(job: Job, file: str, device: str, names: Sequence[str]) -> list[pyt
     options, taken = copy.copy(job.options), _Taken()
     options.device, options.paths = [device], [f"{file}::{name}" for name in names]
     with (
+        terminated_as_interrupt(),
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
         contextlib.redirect_stderr(io.StringIO()) as said,
