@@ -11,15 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from opcheck.cli.selecting import (
-    add_fail_under,
-    add_paths,
-    add_processes,
-    falls_short,
-    loaded,
-    one_device,
-    selection,
-)
+from opcheck.cli.selecting import add_fail_under, add_paths, add_processes, falls_short, loaded, one_device, selection
 from opcheck.cli.stdout import say
 from opcheck.planning.planner import rule_against
 from opcheck.pytest_plugin.options import add_options, whole_number
