@@ -23,7 +23,7 @@ COUNTS = ("left_out", "planned", "shared", "refused")
 """What a worker of pytest-xdist finds out in collection, and the controlling process needs to know."""
 
 
-def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the plugin. All begin with --opcheck, to avoid conflicts with options of a conftest.py."""
     group = parser.getgroup("opcheck", "opcheck: tests of operators from TOML specs")
     for option in OPTIONS:
@@ -32,10 +32,6 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
             group.addoption(option.pytest_word, help=option.help, **keywords)
         if option.word == "--specs":
             parser.addini("opcheck_specs", option.help, type="paths", default=[])
-    if pluginmanager.is_blocked("logging"):  # by `opcheck run`, but a project may have settings for the plugin
-        from _pytest import logging
-
-        logging.pytest_addoption(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -206,18 +202,6 @@ def pytest_runtest_makereport(
     # pytest-xdist cannot send ill-formed text.
     report.sections = [(title, well_formed(text)) for title, text in report.sections]
     return report
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_report_to_serializable(
-    config: pytest.Config, report: pytest.CollectReport | pytest.TestReport
-) -> dict[str, Any] | None:
-    """Shorten the report of a successful set-up or tear-down in a worker: a run has thousands of such reports."""
-    is_phase = config.stash[PLUGIN].worker is not None and isinstance(report, pytest.TestReport)
-    if not is_phase or report.when == "call" or not report.passed:
-        return None
-    brief = {name: getattr(report, name) for name in ("nodeid", "location", "when", "outcome", "duration")}
-    return {"$report_type": "TestReport", "keywords": {}, "longrepr": None, **brief}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
