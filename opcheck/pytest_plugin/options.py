@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -76,8 +75,6 @@ class Option:
     """Further arguments of argparse's `add_argument`, in commands and in pytest. A flag that is not given is None."""
     is_of_pytest: bool = False
     """Whether pytest itself has the option, by the same word. If not, the plugin adds it with the prefix --opcheck-."""
-    passed: Callable[[Any], object] = str
-    """The conversion of a value that a command passes to pytest."""
 
     @property
     def dest(self) -> str:
@@ -95,7 +92,7 @@ class Option:
             return [self.pytest_word]
         several = value if isinstance(value, list) else [] if value in (None, "") else [value]
         between = "=" if self.pytest_word.startswith("--") else ""
-        return [f"{self.pytest_word}{between}{self.passed(one)}" for one in several]
+        return [f"{self.pytest_word}{between}{one}" for one in several]
 
 
 _NAMES = {"action": "append", "default": [], "metavar": "NAMES"}
@@ -115,7 +112,7 @@ _FLAG = {"action": "store_true", "default": None}
 OPTIONS = (
     Option(
         "--device-profile", "profiles", "a further device profile; the option may be repeated",
-        {"action": "append", "default": [], "metavar": "FILE"}, passed=os.path.abspath,
+        {"action": "append", "default": [], "metavar": "FILE"},
     ),
     Option("--device", "selection", "devices; default: all present", _NAMES),
     Option("--operator", "selection", "ids, names or glob patterns of operators", _SELECTED),
@@ -126,10 +123,7 @@ OPTIONS = (
         "--shard", "shards", "one of COUNT shards of the selected cases, such as 3/8",
         {"type": shard, "metavar": "NUMBER/COUNT"},
     ),
-    Option(
-        "--durations", "shards", "the report of an earlier run: shards then take equally long", _FILE,
-        passed=os.path.abspath,
-    ),
+    Option("--durations", "shards", "the report of an earlier run: shards then take equally long", _FILE),
     Option("-k", "run", "select by case ids, as in pytest", _EXPRESSION, is_of_pytest=True),
     Option(
         "-m", "run", "select by markers (checks, devices, dtypes, tags), as in pytest", _EXPRESSION, is_of_pytest=True
