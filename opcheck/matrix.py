@@ -2,14 +2,13 @@
 
 from collections.abc import Collection, Iterator
 from itertools import product
-from re import fullmatch
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from opcheck.spec.dtypes import GROUPS, expand, known
-from opcheck.spec.model import Frozen, Model, refuse
+from opcheck.spec.model import Frozen, Model, matching, refuse
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Mistake, listing, nearest, unknown
 
@@ -28,12 +27,6 @@ def _version(text: str) -> str:
     return text
 
 
-def _python(text: str) -> str:
-    if not fullmatch(r"3\.[0-9]{1,2}t?", text):
-        raise refuse(f'"{text}" is not a version of Python', 'a version such as "3.12"')
-    return text
-
-
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
@@ -49,14 +42,16 @@ Several = Annotated[Frozen[T], AfterValidator(_some)]
 OneOrMore = Annotated[Several[str], BeforeValidator(_listed)]
 """A string, or an array of strings."""
 TorchVersion = Annotated[str, AfterValidator(_version)]
-PythonVersion = Annotated[str, AfterValidator(_python)]
+PythonVersion = Annotated[str, matching(r"3\.[0-9]{1,2}t?", "is not a version of Python", 'a version such as "3.12"')]
 Count = Annotated[int, Field(ge=1)]
 Job = dict[str, Any]
 """A job, with the keys id, name, device, torch, python, dtype, shard and runner."""
+Combination = tuple[str, str, str, str]
+"""A value of each axis, with commas between dtypes. Empty values: what is installed, and all dtypes."""
 
 
-class Combination(Model):
-    """One value of each axis. Empty values mean the installed version of torch or Python, and all dtypes."""
+class Inclusion(Model):
+    """A further combination."""
 
     device: str = Field(description="a device")
     torch: TorchVersion = Field(default="", description="a version of torch; default: the installed version")
@@ -64,24 +59,9 @@ class Combination(Model):
     dtypes: OneOrMore = Field(default=(), description="dtypes or groups of them; default: all")
 
     @property
-    def values(self) -> tuple[str, str, str, str]:
-        """The values, in the order of `AXES`; dtypes are separated by commas."""
+    def combination(self) -> Combination:
+        """The values."""
         return self.device, self.torch, self.python, ",".join(self.dtypes)
-
-    def job(self, shard: str, runner: str | tuple[str, ...]) -> Job:
-        """Return the job that runs a shard of the combination. shard: as in `1/4`; empty if there is only one shard.
-
-        The id of the job, such as `cpu-torch2.13.0-py3.12-float64+half`, can be used as a file name.
-        """
-        device, torch, python, dtypes = self.values
-        in_id = (device, torch and f"torch{torch}", python and f"py{python}", dtypes.replace(",", "+"))
-        in_name = (device, torch and f"torch {torch}", python and f"Python {python}", dtypes.replace(",", " "))
-        return {
-            "id": "-".join(filter(None, (*in_id, shard.replace("/", "of")))),
-            "name": ", ".join(filter(None, (*in_name, shard and f"shard {shard}"))),
-            "device": device, "torch": torch, "python": python, "dtype": dtypes, "shard": shard,
-            "runner": runner if isinstance(runner, str) else list(runner),
-        }  # fmt: skip
 
 
 class Exclusion(Model):
@@ -101,7 +81,7 @@ class Exclusion(Model):
     def covers(self, one: Combination) -> bool:
         """Return whether the exclusion leaves out a combination."""
         wanted = (getattr(self, key) for key in AXES)
-        return all(each is None or value in each for each, value in zip(wanted, one.values, strict=True))
+        return all(each is None or value in each for each, value in zip(wanted, one, strict=True))
 
 
 class Matrix(Model):
@@ -119,7 +99,7 @@ class Matrix(Model):
         default=1, description="number of shards per combination, or a table from device to number"
     )
     exclude: Frozen[Exclusion] = Field(default=(), description="combinations to leave out")
-    include: Frozen[Combination] = Field(default=(), description="further combinations")
+    include: Frozen[Inclusion] = Field(default=(), description="further combinations")
     runners: dict[str, OneOrMore] = Field(
         default_factory=dict, description="by device, the labels of the machines that run its jobs"
     )
@@ -139,7 +119,7 @@ class Matrix(Model):
         combinations = self.combinations()
         first = len(combinations) - len(self.include)
         for number, inclusion in enumerate(self.include):
-            if inclusion in combinations[: first + number]:
+            if inclusion.combination in combinations[: first + number]:
                 raise refuse("the matrix has this combination already", "another one", at=("include", number))
         devices = [*dict.fromkeys([*self.devices, *(one.device for one in self.include)])]
         for key, table in (("runners", self.runners), ("shards", self.shards)):
@@ -157,22 +137,30 @@ class Matrix(Model):
 
     def combinations(self) -> list[Combination]:
         """Return all combinations of the axes except the excluded ones, followed by the included ones."""
-        every = (
-            Combination.model_construct(device=device, torch=torch, python=python, dtypes=dtypes)
-            for device, torch, python, dtypes in product(self.devices, self.torch, self.python, self.dtypes)
-        )
+        devices, torch, python, dtypes = self._axes().values()
+        every = product(devices, torch, python, dtypes)
         left = (one for one in every if not any(exclusion.covers(one) for exclusion in self.exclude))
-        return [*left, *self.include]
+        return [*left, *(inclusion.combination for inclusion in self.include)]
 
     def jobs(self, runner: str = "") -> list[Job]:
-        """Return the jobs, in a fixed order. runner: the machine label for devices without an entry in `runners`."""
+        """Return the jobs, in a fixed order. runner: the machine label for devices without an entry in `runners`.
+
+        The id of a job, such as `cpu-torch2.13.0-py3.12-float64+half`, can be used as a file name.
+        """
         jobs = []
-        for one in self.combinations():
-            labels = self.runners.get(one.device, (runner,))
-            count = self.shards.get(one.device, 1) if isinstance(self.shards, dict) else self.shards
-            for number in range(1, count + 1):
-                shard = f"{number}/{count}" if count > 1 else ""
-                jobs.append(one.job(shard, labels[0] if len(labels) == 1 else labels))
+        for device, torch, python, dtypes in self.combinations():
+            in_id = (device, torch and f"torch{torch}", python and f"py{python}", dtypes.replace(",", "+"))
+            in_name = (device, torch and f"torch {torch}", python and f"Python {python}", dtypes.replace(",", " "))
+            labels = self.runners.get(device, (runner,))
+            count = self.shards.get(device, 1) if isinstance(self.shards, dict) else self.shards
+            shards = [f"{number}/{count}" for number in range(1, count + 1)] if count > 1 else [""]
+            for shard in shards:
+                jobs.append({
+                    "id": "-".join(filter(None, (*in_id, shard.replace("/", "of")))),
+                    "name": ", ".join(filter(None, (*in_name, shard and f"shard {shard}"))),
+                    "device": device, "torch": torch, "python": python, "dtype": dtypes, "shard": shard,
+                    "runner": labels[0] if len(labels) == 1 else list(labels),
+                })  # fmt: skip
         return jobs
 
     def unknown_names(self, devices: Collection[str]) -> Iterator[Mistake]:

@@ -100,13 +100,14 @@ class Settings(Located):
 
         Raises SpecError for folders that do not exist, and with the mistakes in all profiles.
         """
-        missing = self._missing("devices", "folder", "a folder of device profiles", Path.is_dir)
+        problems = self._missing("devices", "folder", "a folder of device profiles", Path.is_dir)
+        found = {}
         try:
             found = profiles(tuple(filter(Path.is_dir, self.device_folders())), self._profiles)
         except SpecError as error:
-            raise SpecError([*missing, *error.problems]) from None
-        if missing:
-            raise SpecError(missing)
+            problems += error.problems
+        if problems:
+            raise SpecError(problems)
         return found
 
     def _missing(self, key: str, kind: str, expected: str, is_there: Callable[[Path], bool]) -> list[Problem]:

@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools")]
 from draw_html_report import FLAGS, chromium  # noqa: E402
 from many_cases import many_cases  # noqa: E402
 
-from opcheck.report.html import write  # noqa: E402
+from opcheck.report.html import rendered  # noqa: E402
 
 SCROLL = """async (selector) => {
   const area = selector ? document.querySelector(selector) : document.scrollingElement;
@@ -62,7 +62,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         path, report = Path(folder) / "page.html", many_cases(count)
         start = time.perf_counter()
-        write(report, path)
+        path.write_text(rendered(report), encoding="utf-8")
         print(f"{'written':<28} {time.perf_counter() - start:6.2f} s, {path.stat().st_size / 1e6:.1f} MB")
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         page = browser.new_page(viewport={"width": 1280, "height": 900})

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from opcheck.report.html import write
+from opcheck.report.html import rendered
 from opcheck.report.store import read
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,7 +100,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         report = options.report or report_of_two_devices(Path(name))
         page = Path(name) / "page.html"
-        write(read(report), page)
+        page.write_text(rendered(read(report)), encoding="utf-8")
         draw(page, options.output)
     return 0
 

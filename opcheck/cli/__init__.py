@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 import opcheck
-from opcheck.cli.stdout import open_closed_streams, warn
+from opcheck.cli.stdout import open_closed_streams, terminated_as_interrupt, warn
 
 COMMANDS = {
     "new": "write a first spec of operators, by trying them",
@@ -57,9 +57,10 @@ def _guarded(options: argparse.Namespace) -> int:
     from opcheck.spec.problems import SpecError  # not above: --help would wait for pydantic
 
     try:
-        code = int(import_module(f"opcheck.cli.{options.command}").run(options))
-        sys.stdout.flush()
-        return code
+        with terminated_as_interrupt():
+            code = int(import_module(f"opcheck.cli.{options.command}").run(options))
+            sys.stdout.flush()
+            return code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python prints an error at exit
         return 0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from opcheck.cli.selecting import add_fail_under, add_processes, falls_short, loaded
-from opcheck.cli.stdout import say, terminated_as_interrupt
+from opcheck.cli.stdout import say
 from opcheck.settings import Settings
 from opcheck.spec import Library
 from opcheck.spec.problems import RequestError, SpecError
@@ -52,9 +52,8 @@ def run(options: argparse.Namespace) -> int:
     library = loaded(paths, settings)
     workplace = Workplace(allowing(settings, package), min(options.timeout, GUESS_SECONDS))
     try:
-        with terminated_as_interrupt():
-            rows = [cover(module, library, workplace, options.n) for module in modules_of(options.module)]
-            reached = _formulas(library, options, settings) if options.formulas else None
+        rows = [cover(module, library, workplace, options.n) for module in modules_of(options.module)]
+        reached = _formulas(library, options, settings) if options.formulas else None
     except Unresolved as error:
         raise RequestError([error.in_full]) from None
     if options.json:

@@ -11,18 +11,10 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from opcheck.cli.selecting import (
-    add_fail_under,
-    add_paths,
-    add_processes,
-    falls_short,
-    loaded,
-    one_device,
-    selection,
-)
-from opcheck.cli.stdout import say, terminated_as_interrupt
+from opcheck.cli.selecting import add_fail_under, add_paths, add_processes, falls_short, loaded, one_device, selection
+from opcheck.cli.stdout import say
 from opcheck.planning.planner import rule_against
-from opcheck.pytest_plugin.options import add_options, seed
+from opcheck.pytest_plugin.options import add_options, whole_number
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec.problems import RequestError
@@ -46,11 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one object: the score, and each operator")
     parser.add_argument("--write", action="store_true", help="add the samples that are missing to the spec files")
     add_fail_under(parser, "score")
+    count = partial(whole_number, least=0, otherwise="is no number of mutants; expected a whole number of at least 0")
     parser.add_argument(
-        "--prove", type=seed, default=0, metavar="N", help="also run N mutants, to check the measured score"
+        "--prove", type=count, default=0, metavar="N", help="also run N mutants, to check the measured score"
     )
     add_processes(parser, TIMEOUT)
-    parser.set_defaults(check=[], dtype=[])
 
 
 def run(options: argparse.Namespace) -> int:
@@ -71,13 +63,10 @@ def run(options: argparse.Namespace) -> int:
         operator for operator in library if chosen.takes_operator(operator) and not rule_against(operator, device)
     ]
     session = RunSession(settings, own_process=True, derive=chosen.derive)
-    with terminated_as_interrupt(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings of operators, which `opcheck run` shows
         if problems := session.prepare(operators, [device]):
             raise SpecError(problems)
-        present = session.device(device).availability
-        if not present.present:
-            raise RequestError([f"the device {device.name} is not present: {present.reason}"])
         wrong = options.of.replace("-", " ")
         own = {one.id: Target(one, device, session, chosen.derive, wrong) for one in operators}
         forks = device.device_string == "cpu"

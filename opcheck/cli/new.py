@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opcheck.cli.selecting import add_count, duration, one_device
-from opcheck.cli.stdout import say, terminated_as_interrupt
-from opcheck.devices.presence import ask
+from opcheck.cli.stdout import say
 from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import FOLDER, Settings
 from opcheck.spec.document import Document
@@ -55,13 +54,10 @@ def run(options: argparse.Namespace) -> int:
     """Write a spec. Return 0 if all of its claims hold, 1 if something fails. Raises SpecError."""
     settings = Settings.find(profiles=options.device_profile)
     device = one_device(options, settings, "operators are drafted")
-    on_cpu = device.device_string == "cpu"
     if "torch" not in sys.modules:  # with more threads, or a GPU, this process could not be forked
-        os.environ |= {"OMP_NUM_THREADS": "1"} | ({"CUDA_VISIBLE_DEVICES": ""} if on_cpu else {})
-    if not on_cpu:
-        there = ask([device], settings)[device.name]
-        if not there.present:
-            raise RequestError([f"the device {device.name} is not present: {there.reason}"])
+        os.environ |= {"OMP_NUM_THREADS": "1"}
+        if device.device_string == "cpu":
+            os.environ |= {"CUDA_VISIBLE_DEVICES": ""}
     from opcheck.draft.author import Author
     from opcheck.draft.target import package_of
     from opcheck.draft.workplace import Workplace, allowing
@@ -77,15 +73,14 @@ def run(options: argparse.Namespace) -> int:
     workplace = Workplace(allowing(settings, package), options.budget, until, device)
     file = _file(options, settings, package)
     author = Author(options.target, file, settings, workplace, options.n, say)
-    with terminated_as_interrupt():
-        try:
-            author.draft(arguments, module, options.from_tests)
-        except Unresolved as error:
-            raise RequestError([error.in_full]) from None
-        except KeyboardInterrupt:
-            say("interrupted: what is done is written")
-            author.report(interrupted=True)
-            raise
+    try:
+        author.draft(arguments, module, options.from_tests)
+    except Unresolved as error:
+        raise RequestError([error.in_full]) from None
+    except KeyboardInterrupt:
+        say("interrupted: what is done is written")
+        author.report(interrupted=True)
+        raise
     return author.report()
 
 

@@ -16,7 +16,7 @@ from opcheck.pytest_plugin.options import number, whole_number
 from opcheck.report.annotations import MOST, github_annotations
 from opcheck.report.content import Report
 from opcheck.report.diff import diff
-from opcheck.report.files import STANDARD, is_stream
+from opcheck.report.files import STANDARD, is_stream, replace
 from opcheck.report.findings import Finding, findings
 from opcheck.report.merge import gaps, merge
 from opcheck.report.store import read, write
@@ -128,7 +128,8 @@ def _diff(options: argparse.Namespace) -> int:
 def _convert(options: argparse.Namespace) -> int:
     """Write a report in the format of the action. Each format is a module of that name in `opcheck.report`."""
     report = read(options.report)
-    import_module(f"opcheck.report.{options.action}").write(report, options.output)
+    text: str = import_module(f"opcheck.report.{options.action}").rendered(report)
+    replace(options.output, [text.encode()])
     return _told(report)
 
 

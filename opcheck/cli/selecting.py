@@ -9,14 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from opcheck.cli.stdout import warn
-from opcheck.devices.presence import UnknownDevice, chosen_devices
+from opcheck.devices.presence import UnknownDevice, ask, chosen_devices, not_present
 from opcheck.planning import Selection, load
-from opcheck.pytest_plugin.options import number, whole_number
+from opcheck.pytest_plugin.options import number, selected, whole_number
 from opcheck.settings import LONGEST, NO_SPECS, Settings
 from opcheck.spec import Library
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.problems import RequestError, SpecError
-from opcheck.text import separated
 
 
 def add_paths(parser: argparse.ArgumentParser) -> None:
@@ -108,25 +107,21 @@ def devices(options: argparse.Namespace, settings: Settings) -> list[DeviceProfi
 
 
 def one_device(options: argparse.Namespace, settings: Settings, what: str) -> DeviceProfile:
-    """Return the device that a command names, or the CPU. Raises RequestError for several.
+    """Return the device that a command names, or the CPU. Raises RequestError for several, or if it is absent.
 
     what: the beginning of the error message, such as "samples are measured".
     """
     device, *more = devices(options, settings) if options.device else [settings.profiles()["cpu"]]
     if more:
         raise RequestError([f"{what} on one device at a time: name one by --device"])
+    if device.device_string != "cpu" and not (found := ask([device], settings)[device.name]).present:
+        raise RequestError([not_present(device.name, found.reason)])
     return device
 
 
 def selection(options: argparse.Namespace, settings: Settings, library: Library) -> Selection:
     """Return the selection of a command. Raises RequestError for unknown names."""
-    derive = getattr(options, "derive", None) or settings.derive
-    engine = getattr(options, "engine", None) or settings.engine
-    operators, checks, dtypes, tags = (
-        separated(getattr(options, key)) for key in ("operator", "check", "dtype", "tag")
-    )
-    chosen = Selection(operators, checks, dtypes, tags, derive, engine)
-    mistakes = chosen.mistakes(library)
-    if mistakes:
+    chosen = selected(options, settings)
+    if mistakes := chosen.mistakes(library):
         raise RequestError(mistakes)
     return chosen

@@ -66,7 +66,7 @@ class Output(io.TextIOWrapper):
 
 @contextmanager
 def terminated_as_interrupt() -> Iterator[None]:
-    """Make SIGTERM act like Ctrl-C: the run ends, and its reports are written."""
+    """Make SIGTERM act like Ctrl-C: a command writes what it has, and ends."""
     before: Any = None
     with suppress(ValueError):  # only the main thread can set handlers
         before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

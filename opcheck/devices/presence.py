@@ -36,6 +36,11 @@ class Availability:
     detail: str = ""
 
 
+def not_present(device: str, why: str) -> str:
+    """Return why a device cannot be used, in words. device: its name."""
+    return f"the device {device} is not present: {why}"
+
+
 class UnknownDevice(ValueError):
     """Raised for unknown names of devices. The message has a line for each name."""
 

@@ -59,12 +59,13 @@ class BoundCase:
         return [context.realize(sample) for sample in context.samples]
 
     def _context(self) -> Context:
+        from opcheck.devices.presence import not_present
         from opcheck.running.session import RunSession
 
         context = RunSession(self.settings).context(self.case, self.samples())
         present = context.device.availability
         if not present.present:
-            pytest.skip(f"the device {self.case.device.name} is not present: {present.reason}")
+            pytest.skip(not_present(self.case.device.name, present.reason))
         return context
 
 

@@ -23,7 +23,7 @@ COUNTS = ("left_out", "planned", "shared", "refused")
 """What a worker of pytest-xdist finds out in collection, and the controlling process needs to know."""
 
 
-def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the plugin. All begin with --opcheck, to avoid conflicts with options of a conftest.py."""
     group = parser.getgroup("opcheck", "opcheck: tests of operators from TOML specs")
     for option in OPTIONS:
@@ -32,10 +32,6 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
             group.addoption(option.pytest_word, help=option.help, **keywords)
         if option.word == "--specs":
             parser.addini("opcheck_specs", option.help, type="paths", default=[])
-    if pluginmanager.is_blocked("logging"):  # by `opcheck run`, but a project may have settings for the plugin
-        from _pytest import logging
-
-        logging.pytest_addoption(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -208,30 +204,16 @@ def pytest_runtest_makereport(
     return report
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_report_to_serializable(
-    config: pytest.Config, report: pytest.CollectReport | pytest.TestReport
-) -> dict[str, Any] | None:
-    """Shorten the report of a successful set-up or tear-down in a worker: a run has thousands of such reports."""
-    is_phase = config.stash[PLUGIN].worker is not None and isinstance(report, pytest.TestReport)
-    if not is_phase or report.when == "call" or not report.passed:
-        return None
-    brief = {name: getattr(report, name) for name in ("nodeid", "location", "when", "outcome", "duration")}
-    return {"$report_type": "TestReport", "keywords": {}, "longrepr": None, **brief}
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the order and the shard, which cases are left out, skipped, or held to wider tolerances, and problems."""
     plugin, say = terminalreporter.config.stash[PLUGIN], terminalreporter.write_line
-    if plugin.order is not None:
-        say(f"opcheck: cases ran in random order; repeat it with --opcheck-order={plugin.order}")
     reports = [one for several in terminalreporter.stats.values() for one in several if hasattr(one, "opcheck")]
     if reports or plugin.left_out:
         from opcheck.pytest_plugin.reports import record_of
-        from opcheck.report.remarks import left_out_lines, wide_count
+        from opcheck.report.remarks import wide_count
 
         records = list(filter(None, map(record_of, reports)))
-        for line in (*left_out_lines(plugin.left_out), *wide_count(records, "opcheck run --wide")):
+        for line in (*plugin.left_out_lines(), *wide_count(records, "opcheck run --wide")):
             say(f"opcheck: {line}")
         skipped = Counter(record.reason for record in records if record.outcome == "skipped")
         for reason, count in skipped.most_common():
@@ -241,5 +223,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         say(f"opcheck: {printable(line)}", red=True)
     if plugin.refused:
         say(f"ERROR: {plugin.refused}", red=True)
-    elif plugin.shared is not None:
-        say(f"opcheck: {plugin.shared}")
+    else:
+        for line in plugin.shared_lines():
+            say(f"opcheck: {line}")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from opcheck.text import separated
+
+if TYPE_CHECKING:
+    from opcheck.planning.selection import Selection
+    from opcheck.settings import Settings
 
 
 def order(text: str) -> int:
@@ -29,11 +33,6 @@ def shard(text: str) -> str:
     return str(Shard.parse(text))
 
 
-def seed(text: str) -> int:
-    """Return a seed as a number. Raises ArgumentTypeError."""
-    return whole_number(text, 0, "is not a seed; expected a whole number of at least 0")
-
-
 def names(text: str) -> str:
     """Return names separated by commas as they are. Raises ArgumentTypeError if there is none: it would select all."""
     if not separated([text]):
@@ -46,16 +45,6 @@ def file(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError('"" is not a file; expected a path')
     return text
-
-
-def step(text: str) -> float:
-    """Return a step of differences as a number. Raises ArgumentTypeError."""
-    return number(text, math.ulp(0.0), sys.float_info.max, "is not a step; expected a finite number above 0")
-
-
-def tolerance(text: str) -> float:
-    """Return a tolerance as a number. Raises ArgumentTypeError: nothing would fail an infinite tolerance."""
-    return number(text, 0, sys.float_info.max, "is not a tolerance; expected a finite number of at least 0")
 
 
 def whole_number(text: str, least: int, otherwise: str) -> int:
@@ -86,8 +75,6 @@ class Option:
     """Further arguments of argparse's `add_argument`, in commands and in pytest. A flag that is not given is None."""
     is_of_pytest: bool = False
     """Whether pytest itself has the option, by the same word. If not, the plugin adds it with the prefix --opcheck-."""
-    passed: Callable[[Any], object] = str
-    """The conversion of a value that a command passes to pytest."""
 
     @property
     def dest(self) -> str:
@@ -105,20 +92,27 @@ class Option:
             return [self.pytest_word]
         several = value if isinstance(value, list) else [] if value in (None, "") else [value]
         between = "=" if self.pytest_word.startswith("--") else ""
-        return [f"{self.pytest_word}{between}{self.passed(one)}" for one in several]
+        return [f"{self.pytest_word}{between}{one}" for one in several]
 
 
 _NAMES = {"action": "append", "default": [], "metavar": "NAMES"}
 _SELECTED = {**_NAMES, "type": names}
 _FILE = {"type": file, "metavar": "FILE"}
 _EXPRESSION = {"metavar": "EXPRESSION"}
-_STEP = {"type": step, "metavar": "X"}
-_TOLERANCE = {"type": tolerance, "metavar": "X"}
+_FINITE = partial(number, most=sys.float_info.max)
+_STEP = {
+    "type": partial(_FINITE, least=math.ulp(0.0), otherwise="is not a step; expected a finite number above 0"),
+    "metavar": "X",
+}
+_TOLERANCE = {  # nothing would fail an infinite one
+    "type": partial(_FINITE, least=0, otherwise="is not a tolerance; expected a finite number of at least 0"),
+    "metavar": "X",
+}
 _FLAG = {"action": "store_true", "default": None}
 OPTIONS = (
     Option(
         "--device-profile", "profiles", "a further device profile; the option may be repeated",
-        {"action": "append", "default": [], "metavar": "FILE"}, passed=os.path.abspath,
+        {"action": "append", "default": [], "metavar": "FILE"},
     ),
     Option("--device", "selection", "devices; default: all present", _NAMES),
     Option("--operator", "selection", "ids, names or glob patterns of operators", _SELECTED),
@@ -129,10 +123,7 @@ OPTIONS = (
         "--shard", "shards", "one of COUNT shards of the selected cases, such as 3/8",
         {"type": shard, "metavar": "NUMBER/COUNT"},
     ),
-    Option(
-        "--durations", "shards", "the report of an earlier run: shards then take equally long", _FILE,
-        passed=os.path.abspath,
-    ),
+    Option("--durations", "shards", "the report of an earlier run: shards then take equally long", _FILE),
     Option("-k", "run", "select by case ids, as in pytest", _EXPRESSION, is_of_pytest=True),
     Option(
         "-m", "run", "select by markers (checks, devices, dtypes, tags), as in pytest", _EXPRESSION, is_of_pytest=True
@@ -153,7 +144,11 @@ OPTIONS = (
     Option("--report-json", "run", "append a line for each case as it ends, as JSON", _FILE),
     Option("--junitxml", "run", "write a JUnit report", _FILE, is_of_pytest=True),
     Option(
-        "--seed", "run", "seed of the sample values; default: the project's, else 0", {"type": seed, "metavar": "N"}
+        "--seed", "run", "seed of the sample values; default: the project's, else 0",
+        {
+            "type": partial(whole_number, least=0, otherwise="is not a seed; expected a whole number of at least 0"),
+            "metavar": "N",
+        },
     ),
     Option("--engine", "run", "what computes derivative evidence", {"choices": ["batched", "torch"]}),
     Option(
@@ -207,6 +202,19 @@ def pytest_arguments(options: argparse.Namespace) -> list[str]:
     """Return the pytest arguments that are equivalent to the options of `opcheck run`."""
     shared = [option for option in OPTIONS if option.section != "pytest"]
     return [word for option in shared for word in option.pytest_arguments(getattr(options, option.dest))]
+
+
+def selected(options: argparse.Namespace, settings: Settings, prefix: str = "") -> Selection:
+    """Return the selection of cases by options. What an option does not say is as the settings say.
+
+    prefix: the beginning of the attributes, which is opcheck_ in the options of pytest.
+    """
+    from opcheck.planning.selection import Selection
+
+    given = {name.removeprefix(prefix): value for name, value in vars(options).items() if name.startswith(prefix)}
+    operators, checks, dtypes, tags = (separated(given.get(key, ())) for key in ("operator", "check", "dtype", "tag"))
+    derive, engine = given.get("derive") or settings.derive, given.get("engine") or settings.engine
+    return Selection(operators, checks, dtypes, tags, derive, engine)
 
 
 def overrides(options: argparse.Namespace) -> dict[str, Any]:

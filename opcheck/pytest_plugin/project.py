@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from opcheck.pytest_plugin.options import OPTIONS, overrides
+from opcheck.pytest_plugin.options import OPTIONS, overrides, selected
 from opcheck.text import separated
 
 if TYPE_CHECKING:
@@ -173,22 +172,18 @@ class Plugin:
         Devices with modules of their own are probed, and all devices that an option names, except the CPU. Return a
         message for each device that is named and absent.
         """
-        from opcheck.devices.presence import ask, own_modules
+        from opcheck.devices.presence import ask, not_present, own_modules
 
         named = self.names("device")
         chosen = [one for one in self.devices if own_modules(one) or (named and one.device_string != "cpu")]
         answers = ask(chosen, self.settings)
         self.absent = {name: "" if one.present else one.reason for name, one in answers.items()}
-        return [f"the device {name} is not present: {why}" for name, why in self.absent.items() if why and named]
+        return [not_present(name, why) for name, why in self.absent.items() if why and named]
 
     @cached_property
     def selection(self) -> Selection:
         """The selection of cases by options."""
-        from opcheck.planning import Selection
-
-        option, names = self.config.option, self.names
-        derive, engine = option.opcheck_derive or self.settings.derive, option.opcheck_engine or self.settings.engine
-        return Selection(names("operator"), names("check"), names("dtype"), names("tag"), derive, engine)
+        return selected(self.config.option, self.settings, "opcheck_")
 
     def narrowing(self) -> str:
         """Return what may leave cases out, as written: the options of the selection, and a setting of `derive`."""
@@ -197,6 +192,24 @@ class Plugin:
         given = {one.word if is_alone else one.pytest_word: ",".join(self.names(one.dest)) for one in chosen}
         given["derive ="] = "" if derive == "standard" else derive
         return ", ".join(f"{word} {value}" for word, value in given.items() if value)
+
+    def left_out_lines(self) -> list[str]:
+        """Return a line for each device on which rules leave out cases."""
+        from opcheck.report.remarks import left_out_lines
+
+        option = self.config.option
+        narrowed = option.keyword or option.markexpr or getattr(option, "lf", False)  # with -p no:cacheprovider
+        before = ", counted before -k, -m and --lf" if narrowed else ""
+        before += ", over all shards" if option.opcheck_shard else ""
+        return [f"{line}{before}" for line in left_out_lines(self.left_out)]
+
+    def shared_lines(self) -> list[str]:
+        """Return a line about the shard and one about the random order of the cases, if they apply."""
+        lines = [] if self.shared is None else [str(self.shared)]
+        if self.order is not None:
+            word = "--order " if self.config.option.opcheck_alone else "--opcheck-order="
+            lines.append(f"cases ran in random order; repeat it with {word}{self.order}")
+        return lines
 
     @cached_property
     def seed(self) -> int:
@@ -224,10 +237,9 @@ class Plugin:
 
         Returns a problem for each name that cannot be found.
         """
-        if self._has_limits:
-            from opcheck.running.process_state import preload_lazy_imports
+        from opcheck.running.process_state import preload_lazy_imports
 
-            preload_lazy_imports()
+        preload_lazy_imports()  # a time-out, or a warning turned into an error, could interrupt these imports
         chosen = list(cases)
         operators = {case.operator.id: case.operator for case in chosen}
         fresh = [operator for name, operator in operators.items() if name not in self._prepared]
@@ -235,13 +247,6 @@ class Plugin:
         names = ", ".join(operator.variants[0].path for operator in fresh)
         with nullcontext() if self.worker is None else self.worker.imports(names):
             return self.session.prepare(fresh, {case.device.name: case.device for case in chosen}.values())
-
-    @cached_property
-    def _has_limits(self) -> bool:
-        """Whether a time limit, or a warning turned into an error, may interrupt an import of torch during a case."""
-        timed = self.worker is not None or getattr(self.config.option, "timeout", None) or self.settings.timeout
-        filters = [*(self.config.option.pythonwarnings or ()), *self.config.getini("filterwarnings"), *sys.warnoptions]
-        return bool(timed) or any(filter.startswith("error") for filter in filters)
 
     def details_of(self, device: DeviceProfile) -> dict[str, str]:
         """Return torch's description of a device, by the name of the device.

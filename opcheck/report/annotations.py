@@ -8,13 +8,10 @@ from pathlib import PurePosixPath
 from opcheck.report.causes import failures_by_cause
 from opcheck.running.outcome import Outcome
 from opcheck.spec.load import BUILTIN
-from opcheck.text import printable, shortened
+from opcheck.text import printable
 
 MOST = 10
 """The maximum number of annotations of one kind that GitHub shows for a step."""
-
-LONGEST = 4000
-"""The maximum length of an annotation, in characters."""
 
 
 def github_annotations(runs: Iterable[Iterable[Outcome]], folder: str = "", most: int = MOST) -> Iterator[str]:
@@ -25,8 +22,7 @@ def github_annotations(runs: Iterable[Iterable[Outcome]], folder: str = "", most
     every = [failure for records in runs for failure in failures_by_cause(records)]
     for failure in every[:most]:
         record, also = failure.record, len(failure.others)
-        text = shortened(record.message or record.reason, LONGEST, LONGEST // 4)
-        text += f"\n\nthe same cause: {also} more" if also else ""
+        text = failure.message() + (f"\n\nthe same cause: {also} more" if also else "")
         yield _command("error", _place(record, folder), f"{record.outcome}: {record.id}", text)
     if len(every) > most:
         what = f"{len(every) - most} of {len(every)} failures have no annotation: see the report"
@@ -44,7 +40,7 @@ def _place(record: Outcome, folder: str) -> dict[str, str]:
 
 def _command(kind: str, place: dict[str, str], title: str, text: str) -> str:
     listed = ",".join(f"{name}={_property(value)}" for name, value in {**place, "title": title}.items())
-    return f"::{kind} {listed}::{_data(printable(text, lines=True, most=None))}"
+    return f"::{kind} {listed}::{_data(text)}"
 
 
 def _data(text: str) -> str:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from opcheck.running.outcome import Outcome
-from opcheck.text import with_more
+from opcheck.text import printable, shortened, with_more
 
 Cause = tuple[str, ...]
+
+MOST_NAMES = 8
+"""The maximum number of names in a line."""
+
+LONGEST = 4000
+"""The maximum length of a message on GitHub, in characters."""
 
 
 @dataclass
@@ -20,12 +26,18 @@ class Failure:
     others: list[Outcome]
     """Cases of the same operator that failed for the same reason, and cases that it blocked."""
 
+    def message(self) -> str:
+        """Return the message of the failure, else its reason, in few enough characters for GitHub."""
+        text = shortened(self.record.message or self.record.reason, LONGEST, LONGEST // 4)
+        return printable(text, lines=True, most=None)
+
     def followers(self) -> list[str]:
         """Return a line with the cases that failed for the same reason and one with the blocked cases, if any."""
         same = [one for one in self.others if one.outcome != "blocked"]
         blocked = [one for one in self.others if one.outcome == "blocked"]
         ways = (("the same", same), ("not judged because of it", blocked))
-        return [f"{how}: {_names(records)}" for how, records in ways if records]
+        each = ((how, [one.id.rpartition("::")[2] for one in records]) for how, records in ways)
+        return [f"{how}: {with_more(names[:MOST_NAMES], len(names))}" for how, names in each if names]
 
 
 def failures_by_cause(records: Iterable[Outcome]) -> list[Failure]:
@@ -72,12 +84,3 @@ def cause_of(record: Outcome, cases: Mapping[Cause, Outcome], seen: frozenset[Ca
 def case_of(record: Outcome, check: str) -> Cause:
     """Return the key of the case of a check with the operator, variant, device and dtype of a record."""
     return record.operator, record.variant, record.device, record.dtype, check
-
-
-def _names(records: Sequence[Outcome]) -> str:
-    names = [record.id.rpartition("::")[2] for record in records]
-    return with_more(names[:MOST_NAMES], len(names))
-
-
-MOST_NAMES = 8
-"""The maximum number of names in a line."""

@@ -22,8 +22,8 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 TAGS = {"failed": "failure", "xpassed": "failure", "inconclusive": "failure", "blocked": "failure", "error": "error"}
 
 
-def write(report: Report, path: Path) -> None:
-    """Write a report as JUnit XML, with a suite for each run. Raises OSError.
+def rendered(report: Report) -> str:
+    """Return a report as JUnit XML, with a suite for each run.
 
     Tests have the names that they have in a run with `--junitxml`. If several runs have a case, its name includes the
     run, since many readers identify a test by its name alone. If the report is incomplete, a suite of its own has an
@@ -36,7 +36,8 @@ def write(report: Report, path: Path) -> None:
         root.append(_suite(run, names))
     if missing := gaps(report):
         root.append(_incomplete(missing))
-    replace(path, [tostring(root, encoding="utf-8", xml_declaration=True), b"\n"])
+    text: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
+    return f"{text.decode()}\n"
 
 
 def _suite(run: Run, names: Sequence[str]) -> Element:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from opcheck.report.causes import Failure, failures_by_cause
 from opcheck.report.content import Report, Run
-from opcheck.report.files import replace
 from opcheck.report.labels import by_device, columns, labels
 from opcheck.report.merge import gaps
 from opcheck.report.remarks import wide_lines
 from opcheck.running.outcome import KINDS, Outcome
-from opcheck.text import counted, printable, shortened
+from opcheck.text import counted, printable
 
 MOST = 50
 """The maximum number of rows of a table or entries of a list. The rest is only counted."""
@@ -22,19 +20,11 @@ MOST = 50
 WHOLE = 10
 """The maximum number of failures with their message: GitHub limits the summary of a step to 1 MiB."""
 
-LONGEST = 4000
-"""The maximum length of a message, in characters."""
-
 Cases = Sequence[tuple[str, Outcome]]
 """The records of a report, each with the name of its column."""
 
 
-def write(report: Report, path: Path) -> None:
-    """Write a report as Markdown. Raises OSError if the file cannot be written."""
-    replace(path, [markdown(report).encode()])
-
-
-def markdown(report: Report) -> str:
+def rendered(report: Report) -> str:
     """Return a report as Markdown.
 
     It lists missing parts, counts by device and version, failures with their reasons, expected failures that now
@@ -85,8 +75,7 @@ def _failure(failure: Failure, column: str, whole: bool) -> str:
     lines = [f"{_code(record.id)} {record.outcome}{where} ({_text(column)}): {_text(record.headline)}"]
     lines += [f"  {_text(line)}" for line in failure.followers()]
     if whole and record.message:
-        fenced = _fenced(printable(shortened(record.message, LONGEST, LONGEST // 4), lines=True, most=None))
-        block = f"<details><summary>message</summary>\n\n{fenced}\n\n</details>"
+        block = f"<details><summary>message</summary>\n\n{_fenced(failure.message())}\n\n</details>"
         lines += ["", *(f"  {line}" for line in block.splitlines()), ""]
     return "\n".join(lines)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from opcheck.report.content import Report, Run
 from opcheck.report.labels import Conditions, conditions_of
 from opcheck.spec.problems import RequestError
 from opcheck.text import counted
 
-SAME = (*(name for name in Conditions._fields if name != "details"), "selection")
+SAME = ("torch", "python", "platform", "opcheck", "engine", "seed", "overrides", "selection")
 """The fields that are equal in all shards of a run, as well as `devices`."""
 
 DIFFERENCES = {
@@ -59,11 +59,11 @@ def merge(reports: Iterable[tuple[str, Report]], unread: Iterable[str] = ()) -> 
 def joined(runs: Sequence[Run]) -> list[Run]:
     """Return the runs, with the shards of a run joined if all are present and complete, and fit together."""
     whole: dict[int, Run | None] = {}
-    groups = _groups(runs)
-    for shards in groups:
-        has_ended = all(run.complete for run in shards)  # else gaps() names the incomplete shards
-        if has_ended and not any(_problems(shards, groups)) and (one := _joined(shards)):
-            whole |= dict.fromkeys(map(id, shards)) | {id(shards[0]): one}
+    divided = _divided(runs)
+    for one in divided:
+        # gaps() names the incomplete shards
+        if one.has_ended and not any(one.problems(divided)) and (run := one.joined()):
+            whole |= dict.fromkeys(map(id, one.shards)) | {id(one.shards[0]): run}
     return [run for run in (whole.get(id(run), run) for run in runs) if run is not None]
 
 
@@ -73,10 +73,11 @@ def gaps(report: Report) -> list[str]:
     lines = ["it has no record of any case"] if is_empty else []
     lines += [f"could not be read: {line}" for line in report.unread]
     lines += [f"{_name(run)} {gap}" for run in report.runs if (gap := _gap(run)) and not (is_empty and run.complete)]
-    groups = _groups(report.runs)
-    for shards in groups:
-        one, why = shards[0], "; ".join(_problems(shards, groups))
-        lines += [f"of the run with torch {one.torch}, python {one.python} on {one.platform}, {why}"] if why else []
+    divided = _divided(report.runs)
+    for one in divided:
+        if why := "; ".join(one.problems(divided)):
+            run = one.shards[0]
+            lines.append(f"of the run with torch {run.torch}, python {run.python} on {run.platform}, {why}")
     return lines
 
 
@@ -101,102 +102,99 @@ def _name(run: Run) -> str:
     return f"{what}{on} with torch {run.torch}, begun {run.started},"
 
 
-def _groups(runs: Iterable[Run]) -> list[list[Run]]:
-    """Return the shards of each run that was divided.
+class _Divided:
+    """The shards of one run that are present."""
 
-    Shards of one run have equal versions, settings and selections. The models of their devices are compared only if a
-    shard occurs twice, since a shard without cases on a device does not record its model.
+    def __init__(self, shards: Iterable[Run]) -> None:
+        self.shards = [*shards]
+        self.names = {run.shard for run in self.shards}
+        self.count = _count(self.shards[0])
+        every = (f"{number}/{self.count}" for number in range(1, self.count + 1))
+        self.missing = [name for name in every if name not in self.names]
+        self.has_ended = all(run.complete for run in self.shards)
+
+    def problems(self, divided: Iterable[_Divided]) -> Iterator[str]:
+        """Yield why the shards are not a complete run. divided: all divided runs."""
+        cases = next((run.cases for run in self.shards if run.cases is not None), None)
+        own = sum(len(run.records) for run in self.shards)
+        difference = self._difference()
+        is_known = cases is not None and not difference and self.has_ended
+        if self.missing:
+            are = f"{', '.join(self.missing)} are" if len(self.missing) > 1 else f"{self.missing[0]} is"
+            what = f"shard{'s' * (len(self.missing) > 1)} {are} missing"
+            yield f"{what}, with {cases - own} of {cases} cases" if is_known and cases and cases > own else what
+            yield from filter(None, map(self._stray, divided))
+        if difference:
+            yield difference
+        elif is_known and cases != own and not self.missing:  # divided by different durations, they may leave out cases
+            total = f"the shards contain {own} of {cases} cases in total"
+            yield f"{total}: they were split with different --durations; rerun all shards with the same file"
+
+    def _difference(self) -> str:
+        """Return an error message if the shards have different specs or selected cases, else an empty string."""
+        for key, what in DIFFERENCES.items():
+            homes: defaultdict[str, list[str]] = defaultdict(list)
+            for run in self.shards:
+                if digest := getattr(run, key):
+                    homes[digest].append(run.shard)
+            if len(homes) > 1:
+                return what.format(" and ".join(", ".join(names) for names in homes.values()))
+        return ""
+
+    def _stray(self, other: _Divided) -> str:
+        """Return in what another run, whose shards could be the missing ones, differs; empty if they could not be."""
+        first, one = self.shards[0], other.shards[0]
+        is_alike = (one.devices, other.count) == (first.devices, self.count)
+        if not is_alike or self.names & other.names or not other.missing:
+            return ""
+        keys = " and ".join(key for key in SAME if getattr(one, key) != getattr(first, key))
+        which, they, them = ("shards", "they come", "them") if len(other.names) > 1 else ("shard", "it comes", "it")
+        return (
+            f"{which} {', '.join(sorted(other.names))} cannot fill the gap: {they} from a run with a different {keys}; "
+            f"rerun {them} with the same settings"
+        )
+
+    def joined(self) -> Run | None:
+        """Return the run that the shards form; None if they ran on different models of a device."""
+        shards = sorted(self.shards, key=lambda run: int(run.shard.partition("/")[0]))
+        details: dict[str, str] = {}
+        for name, text in (item for run in shards for item in run.details.items() if item[1]):
+            if details.setdefault(name, text) != text:
+                return None
+        words = zip(["", *shards[0].command], shards[0].command, strict=False)
+        changed = {
+            "details": details,
+            "command": [word for before, word in words if not {before, word.partition("=")[0]} & OPTIONS],
+            "shard": "",
+            "started": min(run.started for run in shards),
+            "seconds": round(sum(run.seconds or 0.0 for run in shards), 3),
+            "records": [record for run in shards for record in run.records],
+        }
+        return shards[0].model_copy(update=changed)  # each shard has the counts that were left out of the whole
+
+
+def _divided(runs: Iterable[Run]) -> list[_Divided]:
+    """Return the runs that were divided into shards: shards of one run have equal versions, settings and selections.
+
+    The models of their devices are compared only if a shard occurs twice, since a shard without cases on a device does
+    not record its model.
     """
-    alike: defaultdict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        if run.shard:
-            same = [getattr(run, key) for key in (*SAME, "devices")]
-            alike[json.dumps([*same, _count(run)], sort_keys=True)].append(run)
-    result: list[list[Run]] = []
-    for shards in alike.values():
-        by_details: defaultdict[str, list[Run]] = defaultdict(list)
+    result: list[_Divided] = []
+    for shards in _grouped(
+        filter(lambda run: run.shard, runs),
+        lambda run: [*(getattr(run, key) for key in (*SAME, "devices")), _count(run)],
+    ):
         is_twice = len({run.shard for run in shards}) < len(shards)
-        for run in shards:
-            by_details[json.dumps(run.details, sort_keys=True) if is_twice else ""].append(run)
-        result += by_details.values()
+        result += map(_Divided, _grouped(shards, lambda run: run.details) if is_twice else [shards])
     return result
 
 
-def _problems(shards: Sequence[Run], groups: Iterable[Sequence[Run]]) -> Iterator[str]:
-    """Yield why some shards are not a complete run. groups: the shards of all runs, these included.
-
-    If shards were divided by different durations, they may leave out cases. Then they have fewer cases together than
-    were selected.
-    """
-    missing, differing = _missing(shards), _difference(shards)
-    cases = next((run.cases for run in shards if run.cases is not None), None)
-    own = sum(len(run.records) for run in shards)
-    is_known = cases is not None and not differing and all(run.complete for run in shards)
-    if missing:
-        what = f"shard {missing[0]} is missing" if len(missing) == 1 else f"shards {', '.join(missing)} are missing"
-        yield f"{what}, with {cases - own} of {cases} cases" if is_known and cases and cases > own else what
-        yield from _strays(shards, groups)
-    if differing:
-        yield differing
-    elif is_known and cases != own and not missing:
-        total = f"the shards contain {own} of {cases} cases in total"
-        yield f"{total}: they were split with different --durations; rerun all shards with the same file"
+def _grouped(runs: Iterable[Run], key: Callable[[Run], object]) -> list[list[Run]]:
+    groups: defaultdict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        groups[json.dumps(key(run), sort_keys=True)].append(run)
+    return [*groups.values()]
 
 
 def _count(run: Run) -> int:
     return int(run.shard.partition("/")[2])
-
-
-def _missing(shards: Sequence[Run]) -> list[str]:
-    """Return the shards of a run that are missing, such as 3/8."""
-    count, there = _count(shards[0]), {run.shard for run in shards}
-    return [name for name in (f"{number}/{count}" for number in range(1, count + 1)) if name not in there]
-
-
-def _difference(shards: Iterable[Run]) -> str:
-    """Return an error message if the shards have different specs or selected cases, else an empty string."""
-    for key, what in DIFFERENCES.items():
-        homes: defaultdict[str, list[str]] = defaultdict(list)
-        for run in shards:
-            if digest := getattr(run, key):
-                homes[digest].append(run.shard)
-        if len(homes) > 1:
-            return what.format(" and ".join(", ".join(names) for names in homes.values()))
-    return ""
-
-
-def _strays(shards: Sequence[Run], groups: Iterable[Sequence[Run]]) -> Iterator[str]:
-    """Yield the fields in which other shards, which could be the missing ones, differ from the present ones."""
-    first, there = shards[0], {run.shard for run in shards}
-    for others in groups:
-        one, names = others[0], {run.shard for run in others}
-        is_alike = (one.devices, _count(one)) == (first.devices, _count(first))
-        if is_alike and not names & there and _missing(others):
-            keys = [key for key in SAME if getattr(one, key) != getattr(first, key)]
-            which, they, them = ("shards", "they come", "them") if len(names) > 1 else ("shard", "it comes", "it")
-            yield (
-                f"{which} {', '.join(sorted(names))} cannot fill the gap: {they} from a run with a different "
-                f"{' and '.join(keys)}; rerun {them} with the same settings"
-            )
-
-
-def _joined(several: Iterable[Run]) -> Run | None:
-    """Return the run that some shards form; None if they ran on different models of a device.
-
-    `left_out` is that of the first shard: each shard has the counts of the whole run.
-    """
-    shards = sorted(several, key=lambda run: int(run.shard.partition("/")[0]))
-    details: dict[str, str] = {}
-    for name, text in (item for run in shards for item in run.details.items() if item[1]):
-        if details.setdefault(name, text) != text:
-            return None
-    words = zip(["", *shards[0].command], shards[0].command, strict=False)
-    changed = {
-        "details": details,
-        "command": [word for before, word in words if not {before, word.partition("=")[0]} & OPTIONS],
-        "shard": "",
-        "started": min(run.started for run in shards),
-        "seconds": round(sum(run.seconds or 0.0 for run in shards), 3),
-        "records": [record for run in shards for record in run.records],
-    }
-    return shards[0].model_copy(update=changed)

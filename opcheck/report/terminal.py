@@ -18,15 +18,9 @@ from opcheck.running.outcome import KINDS, Outcome
 from opcheck.text import counted, printable
 
 STYLES = {
-    "passed": "green",
-    "failed": "bold red",
-    "error": "bold red",
-    "xpassed": "bold red",
-    "inconclusive": "bold yellow",
-    "blocked": "bold yellow",
-    "skipped": "yellow",
-    "xfailed": "yellow",
-}
+    "passed": "green", "failed": "bold red", "error": "bold red", "skipped": "yellow", "xfailed": "yellow",
+    "xpassed": "bold red", "inconclusive": "bold yellow", "blocked": "bold yellow",
+}  # fmt: skip
 
 MARKS = {
     "passed": "", "failed": "F", "error": "E", "skipped": "s", "xfailed": "x", "xpassed": "X", "inconclusive": "?",

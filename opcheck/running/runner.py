@@ -18,6 +18,7 @@ import torch
 from opcheck.checks.per_sample import Check, implementation
 from opcheck.checks.subject import Context
 from opcheck.checks.verdict import Verdict, fails
+from opcheck.devices.presence import not_present
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import with_common_cause
@@ -74,7 +75,7 @@ def abandoned(case: Case, session: RunSession) -> Outcome:
 def _skipped(case: Case, session: RunSession) -> Outcome | None:
     present = session.device(case.device).availability
     if not present.present:
-        return Outcome.of(case, "skipped", f"the device {case.device.name} is not present: {present.reason}")
+        return Outcome.of(case, "skipped", not_present(case.device.name, present.reason))
     reason = reason_to_skip(case)
     return Outcome.of(case, "skipped", reason) if reason else None
 

@@ -86,7 +86,7 @@ def _bounded(what: str, most: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _matching(pattern: str, mistake: str, expected: str) -> AfterValidator:
+def matching(pattern: str, mistake: str, expected: str) -> AfterValidator:
     """Return a validator that rejects strings that a regular expression does not match as a whole."""
 
     def check(text: str) -> str:
@@ -177,20 +177,20 @@ DeviceName = Annotated[str, named("device")]
 Dotted = Annotated[
     str,
     _PATH,
-    _matching(DOTTED, "is not a dotted path", "package.attribute or package.module:attribute"),
+    matching(DOTTED, "is not a dotted path", "package.attribute or package.module:attribute"),
     _pattern_of(r"^[^\s.:()/-]+([.:][^\s.:()/-]+)+$"),
 ]
 ModuleName = Annotated[
     str,
     _PATH,
-    _matching(MODULE, "is not the name of a module", "a name such as mylib.ops"),
+    matching(MODULE, "is not the name of a module", "a name such as mylib.ops"),
     _pattern_of(r"^[^\s.:()/-]+(\.[^\s.:()/-]+)*$"),
 ]
 NewDtype = Annotated[
     str,
     _SHORT,
     AfterValidator(_unknown_dtype),
-    _matching(r"[a-z]\w*", "is not the name of a dtype", "its name in torch, such as float8_e8m0fnu"),
+    matching(r"[a-z]\w*", "is not the name of a dtype", "its name in torch, such as float8_e8m0fnu"),
     _pattern_of(r"^[a-z]\w*$"),
 ]
 """The name of a dtype that is not built into opcheck."""
@@ -207,7 +207,7 @@ Pattern = Annotated[str, _bounded("a regular expression", LONGEST_PATTERN), Afte
 Identifier = Annotated[
     str,
     _SHORT,
-    _matching(r"[\w.+=-]+", "cannot be part of a test id", "letters, digits and any of _ . + = -"),
+    matching(r"[\w.+=-]+", "cannot be part of a test id", "letters, digits and any of _ . + = -"),
     _pattern_of(r"^[^\s\[\]:/,]+$"),
 ]
 MarkName = Annotated[Identifier, AfterValidator(_free_mark)]

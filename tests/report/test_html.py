@@ -12,7 +12,7 @@ import pytest
 from many_cases import many_cases
 
 from opcheck.report.content import LeftOut, Report
-from opcheck.report.html import HERE, SCRIPTS, duration, encoding, moment, rendered, write
+from opcheck.report.html import HERE, SCRIPTS, duration, encoding, moment, rendered
 from opcheck.running.outcome import KINDS
 
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(1)>&lt;'"--><!--{{ 7 * 7 }}\u2028"""
@@ -115,9 +115,8 @@ def test_the_outcomes_of_the_script_are_those_of_opcheck():
     assert set(re.findall(r'^  \["(\w+)", "', text, re.MULTILINE)) == set(KINDS)
 
 
-def test_the_header_tells_of_each_run(tmp_path):
-    write(many_cases(16), tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+def test_the_header_tells_of_each_run():
+    page = rendered(many_cases(16))
     assert page.startswith("<!doctype html>")
     assert "<title>opcheck report · cpu, npu · torch 2.13.0, 2.14.1</title>" in page
     assert page.count("02 Jan 2026, 03:04 UTC") == 2

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from report_files import record, report, run
 
-from opcheck.report.junit import check_writable, name_tests, write
+from opcheck.report.junit import check_writable, name_tests, rendered
 from opcheck.running.outcome import KINDS
 
 WRITTEN = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"><testsuite name="pytest">
@@ -74,7 +74,7 @@ def test_what_is_no_file_is_left_alone(tmp_path):
 @pytest.fixture
 def written(tmp_path):
     def parsed(*records, **keys):
-        write(report(*records, **keys), tmp_path / "report.xml")
+        (tmp_path / "report.xml").write_bytes(rendered(report(*records, **keys)).encode())
         return ElementTree.parse(tmp_path / "report.xml").getroot()
 
     return parsed

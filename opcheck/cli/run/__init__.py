@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--memory", type=size, metavar="MIB", help="memory limit for a case; default: depends on what is available"
     )
     add_options(parser, "derivatives")
+    parser.set_defaults(is_part=False)  # whether the cases are part of a larger run, as those of a Ray task are
 
 
 def run(options: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from opcheck.cli.selecting import devices, loaded
 from opcheck.cli.stdout import warn
+from opcheck.devices.presence import not_present
 from opcheck.planning import plan
 from opcheck.planning.left_out import left_out
 from opcheck.pytest_plugin.project import PLUGIN
@@ -37,15 +38,11 @@ from opcheck.text import well_formed
 class RunReporter:
     """A pytest plugin that replaces pytest's terminal report with opcheck's."""
 
-    def __init__(self, console: Console, options: argparse.Namespace, *, is_part: bool) -> None:
-        """Create the plugin. Raises RequestError if the report of `--against` cannot be read.
-
-        is_part: whether the cases are part of a larger run, which has checked the specs and the selection already.
-        """
+    def __init__(self, console: Console, options: argparse.Namespace) -> None:
+        """Create the plugin. Raises RequestError if the report of `--against` cannot be read."""
         self.options = options
         self.old = read(Path(options.against)) if options.against else None
         self.report = TerminalReport(console, tells_failures=self.old is None)
-        self.is_part = is_part
         self.start = time.monotonic()
         self.mistakes: list[str] = []
         """Mistakes in the request or the specs, and other reasons why the run was not started or was ended."""
@@ -56,7 +53,7 @@ class RunReporter:
         self.plugin = config.stash[PLUGIN]
         self.plugin.command = ["opcheck", *self.options.words]
         silence(config)
-        if self.is_part:
+        if self.options.is_part:  # the larger run has checked the specs and the selection
             return
         plugin, options = self.plugin, self.options
         try:
@@ -129,14 +126,14 @@ class RunReporter:
             failed = report.has_failed or bool(wrong)
             report.failures()
             wide = (wide_lines if self.options.wide else wide_count)(report.records)
-            report.summary(seconds, wrong, [*self._left_out(), *wide, *self._shared()])
+            report.summary(seconds, wrong, [*self.plugin.left_out_lines(), *wide, *self.plugin.shared_lines()])
         else:
             paths = [within(self.plugin.settings.root, path) for path in self.plugin.requested]
             changed = changes(self.old, self.plugin.reports.run(), self.library, self.devices, paths)
             failed = changed.is_regression() or bool(wrong)
             new = {one.id for records in changed.newly_failing() for one in records}
             report.failures(new)
-            report.lines([*changed.lines(), *self._shared()])
+            report.lines([*changed.lines(), *self.plugin.shared_lines()])
             report.totals(seconds, wrong)
         if self.options.github_annotations:
             shown = (one for one in self.plugin.reports.run().records if new is None or one.id in new)
@@ -163,7 +160,7 @@ class RunReporter:
         """
         skipped = [record.reason for record in self.report.records if record.outcome == "skipped"]
         for name in self.plugin.names("device"):
-            reason = next((why for why in skipped if why.startswith(f"the device {name} is not present: ")), "")
+            reason = next((why for why in skipped if why.startswith(not_present(name, ""))), "")
             if reason:
                 return reason
         if self.options.shard or len(skipped) < max(len(self.report.records), 1):
@@ -171,17 +168,6 @@ class RunReporter:
         first, *others = dict.fromkeys(skipped)
         more = f" (and for {len(others)} other reasons)" if others else ""
         return f"nothing was tested: every case was skipped, {len(skipped)} in all: {first}{more}"
-
-    def _left_out(self) -> list[str]:
-        narrowed = self.options.k or self.options.m or self.options.lf
-        before = ", counted before -k, -m and --lf" if narrowed else ""
-        before += ", over all shards" if self.options.shard else ""
-        return [f"{line}{before}" for line in left_out_lines(self.plugin.left_out)]
-
-    def _shared(self) -> list[str]:
-        """Return a line about the shard and one about the random order of the cases, if they apply."""
-        order, shared = self.options.order, [] if self.plugin.shared is None else [str(self.plugin.shared)]
-        return shared if order is None else [*shared, f"cases ran in random order; repeat it with --order {order}"]
 
 
 def ill_formed(paths: Iterable[str]) -> list[str]:

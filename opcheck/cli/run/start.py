@@ -13,7 +13,7 @@ from rich.console import Console
 
 from opcheck.cli.run.reporter import RunReporter
 from opcheck.cli.run.workers import Workers
-from opcheck.cli.stdout import Output, terminated_as_interrupt
+from opcheck.cli.stdout import Output
 from opcheck.pytest_plugin.options import pytest_arguments
 from opcheck.pytest_plugin.project import split_id
 from opcheck.running.watchdog import default_memory
@@ -27,12 +27,10 @@ TIMEOUT = 300.0
 """The default time limit for a case, in seconds."""
 
 
-def run_cases(options: argparse.Namespace, plugins: Iterable[object] = (), *, is_part: bool = False) -> int:
-    """Run cases, print their progress and outcomes, and return the exit code.
+def run_cases(options: argparse.Namespace, plugins: Iterable[object] = ()) -> int:
+    """Run cases, print their progress and outcomes, and return the exit code. Raises SpecError if nothing can be run.
 
-    plugins: further plugins of pytest. is_part: whether the cases are part of a larger run, which has checked the specs
-    and the selection already.
-    Raises SpecError if nothing can be run.
+    plugins: further plugins of pytest.
     """
     settings = Settings.find(profiles=options.device_profile)
     if not options.paths:
@@ -40,21 +38,18 @@ def run_cases(options: argparse.Namespace, plugins: Iterable[object] = (), *, is
     # A separate descriptor, since pytest redirects the standard one while tests run.
     with Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
         wide = None if out.isatty() else 160
-        reporter = RunReporter(Console(file=out, width=wide), options, is_part=is_part)
-        workers = [] if options.in_process or options.ray else [Workers(*_limits(options, settings, is_part))]
-        with terminated_as_interrupt():
-            code = pytest.main(_arguments(options, settings), plugins=[reporter, *workers, *plugins])
+        reporter = RunReporter(Console(file=out, width=wide), options)
+        workers = [] if options.in_process or options.ray else [Workers(*_limits(options, settings))]
+        code = pytest.main(_arguments(options, settings), plugins=[reporter, *workers, *plugins])
         return reporter.finish(int(code)) or int(out.is_cut)
 
 
-def _limits(options: argparse.Namespace, settings: Settings, is_part: bool) -> tuple[float | None, int]:
-    """Return the time limit of a case in seconds (None: no limit) and the memory limit of its process in MiB.
-
-    Processes share the memory of the machine, which may run one part of a larger run on each CPU.
-    """
+def _limits(options: argparse.Namespace, settings: Settings) -> tuple[float | None, int]:
+    """Return the time limit of a case in seconds (None: no limit) and the memory limit of its process in MiB."""
     seconds = next((one for one in (options.timeout, settings.timeout) if one is not None), TIMEOUT)
     count = options.n or "1"
-    processes = max(int(count), 1) if count.isdecimal() and not is_part else os.cpu_count() or 1
+    # Processes share the memory of the machine, which may run one part of a larger run on each CPU.
+    processes = max(int(count), 1) if count.isdecimal() and not options.is_part else os.cpu_count() or 1
     return seconds or None, options.memory or settings.memory or default_memory(processes)
 
 
@@ -64,7 +59,6 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
         "--opcheck-alone", "--rootdir", os.path.relpath(settings.root),  # relative, since pytest expands $NAME in it
         # There are no tests. To rewrite a plugin's assertions, each process would have to compile all of opcheck.
         "--noconftest", "-o", "norecursedirs=", "--disable-warnings", "--assert=plain", "-p", "no:hypothesispytest",
-        "-p", "no:logging",  # it would process all of torch's loggers in each phase of a test
         *pytest_arguments(options),
     ]  # fmt: skip
     if options.in_process:

@@ -14,7 +14,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from opcheck.report.content import Report, Run
-from opcheck.report.files import replace
 from opcheck.report.html.encoding import encoded
 from opcheck.report.remarks import wide_lines
 
@@ -24,11 +23,6 @@ SCRIPTS = (
     "dom", "data", "address", "selection", "filters", "matrix", "cases", "lists", "jacobian", "colors", "case", "main",
 )  # fmt: skip
 """The parts of the script. They share one scope; `main` starts the page."""
-
-
-def write(report: Report, path: Path) -> None:
-    """Write a report as a page. Raises OSError if the file cannot be written."""
-    replace(path, [rendered(report).encode()])
 
 
 def rendered(report: Report) -> str:

@@ -97,12 +97,11 @@ def encoded(report: Report) -> dict[str, Any]:
     details: dict[int, dict[str, Any]] = {}
     for index, (run, record) in enumerate((run, one) for run, own in enumerate(report.runs) for one in own.records):
         texts = {name: getattr(record, name) for name in TEXTS} | {"rerun": record.rerun.replace(record.id, PLACE)}
-        for name, text in texts.items():
-            columns[name].append(tables[name].setdefault(text, len(tables[name])))
-        columns["outcome"].append(KINDS.index(record.outcome))
-        columns["run"].append(run)
-        columns["line"].append(record.line)
-        columns["microseconds"].append(round(record.seconds * 1e6))
+        numbers = {name: tables[name].setdefault(text, len(tables[name])) for name, text in texts.items()}
+        numbers |= {"outcome": KINDS.index(record.outcome), "run": run, "line": record.line}
+        numbers["microseconds"] = round(record.seconds * 1e6)
+        for name, number in numbers.items():
+            columns[name].append(number)
         if record.id != _usual_id(record):
             ids[index] = record.id
         if own := _details(record):

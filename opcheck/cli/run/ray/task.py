@@ -11,24 +11,18 @@ import os
 import platform
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from opcheck.cli.run.start import run_cases
+from opcheck.cli.stdout import terminated_as_interrupt
 from opcheck.spec import SpecError
 from opcheck.spec.versions import version_of
 
 
-def versions() -> dict[str, str]:
-    """Return the versions that must be equal on all nodes: opcheck, torch and Python. Does not import torch."""
-    installed = {name: version_of(name) for name in ("opcheck", "torch")}
-    return {**installed, "Python": ".".join(platform.python_version_tuple()[:2])}
-
-
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """The data that all tasks of a run share. Paths are relative to `folder`."""
 
     folder: str
@@ -37,13 +31,19 @@ class Job:
     """The options of `opcheck run`, without those that select cases or write reports."""
     files: Mapping[str, str]
     """A digest of each spec file, by path."""
-    versions: Mapping[str, str] = field(default_factory=versions)
+    versions: Mapping[str, str]
     """The versions that a node must have."""
 
 
-def digest(path: Path) -> str:
+def versions() -> dict[str, str]:
+    """Return the versions that must be equal on all nodes: opcheck, torch and Python. Does not import torch."""
+    installed = {name: version_of(name) for name in ("opcheck", "torch")}
+    return {**installed, "Python": ".".join(platform.python_version_tuple()[:2])}
+
+
+def digest(file: str) -> str:
     """Return a digest of a file. Raises OSError."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
 def run_part(job: Job, file: str, device: str, names: Sequence[str]) -> list[pytest.TestReport] | str:
@@ -51,18 +51,18 @@ def run_part(job: Job, file: str, device: str, names: Sequence[str]) -> list[pyt
 
     names: the ids of the cases. Returns their reports, or an error message if the cases cannot be run.
     """
-    refusal = _refusal(job, file)
-    if refusal:
+    if refusal := _refusal(job, file):
         return f"opcheck: {refusal}"
     options, taken = copy.copy(job.options), _Taken()
     options.device, options.paths = [device], [f"{file}::{name}" for name in names]
     with (
+        terminated_as_interrupt(),
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
         contextlib.redirect_stderr(io.StringIO()) as said,
     ):
         try:
-            code = run_cases(options, [taken], is_part=True)
+            code = run_cases(options, [taken])
         except SpecError as error:
             return str(error)
     if code in (0, 1) or taken.reports:
@@ -71,12 +71,8 @@ def run_part(job: Job, file: str, device: str, names: Sequence[str]) -> list[pyt
 
 
 def _refusal(job: Job, file: str) -> str:
-    """Return why this node cannot run the cases: another version, a missing file or a different one.
-
-    Return an empty string if it can. Changes the working directory to that of the run.
-    """
-    node = socket.gethostname()
-    installed = versions()
+    """Return why this node cannot run cases of a file, else an empty string. Enters the folder of the run."""
+    node, installed = socket.gethostname(), versions()
     for name, wanted in job.versions.items():
         if installed[name] != wanted:
             return (
@@ -85,7 +81,7 @@ def _refusal(job: Job, file: str) -> str:
             )
     try:
         os.chdir(job.folder)
-        if digest(Path(file)) == job.files[file]:
+        if digest(file) == job.files[file]:
             return ""
     except OSError as error:
         return f"node {node} cannot read the project: {error}; every node needs it at the same path"
