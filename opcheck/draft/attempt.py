@@ -39,6 +39,10 @@ RETURNED: Depth = (sys.maxsize,)
 """The depth of a call that returned, but with results that show no derivative."""
 
 
+Place = int | str
+"""An argument, by its position or name. Parameters of a module are arguments, too."""
+
+
 @dataclass(frozen=True)
 class Accepted:
     """A sample that an operator accepts, and the properties of its result."""
@@ -50,11 +54,10 @@ class Accepted:
     """Whether the operator writes to its first argument. It then gets a clone of it."""
     without_forward: str = ""
     """Why no output has a tangent: the error of forward mode, or `NO_TANGENT`. Empty if any output has a tangent."""
-    without_backward: dict[int | str, str] = field(default_factory=dict)
-    """Why there is no derivative with respect to each argument, by its position or name: a refusal by backward, or
-    `NO_GRAPH`. Empty if there is a derivative, or if backward raises any other error. Parameters of a module are
-    arguments, too."""
-    ignored: frozenset[int | str] = frozenset()
+    without_backward: dict[Place, str] = field(default_factory=dict)
+    """Why there is no derivative with respect to each argument: a refusal by backward, or `NO_GRAPH`. Empty if there is
+    a derivative, or if backward raises any other error."""
+    ignored: frozenset[Place] = frozenset()
     """The arguments for which an autograd function returns None in backward."""
     is_conclusive: bool = True
     """Whether the derivatives are conclusive: gradients and tangents are finite, and the largest gradient is neither
@@ -67,40 +70,34 @@ class Accepted:
         return any(why != NO_GRAPH for why in self.without_backward.values())
 
 
-@dataclass(frozen=True)
-class Refused:
-    """A sample that cannot be used, and why."""
+@dataclass(eq=False)
+class Refused(Exception):
+    """Why a sample cannot be used. opcheck raises it itself; `by` returns it for an exception of the operator."""
 
     why: str
-    depth: Depth = OUT_OF_SIGHT
+    depth: Depth = NO_GUESS
     source: str = ""
     """The source line that raised the exception, and up to two lines before it."""
-    ends_process: bool = False
-    """Whether the exception would end the process, such as SystemExit."""
+    error: BaseException | None = None
+    """The exception of the operator."""
     needs_gpu: bool = False
     """Whether the operator needs a GPU, and there is none: every other call fails as well."""
-    is_untestable: bool = False
-    """Whether the operator accepted the sample, but returned no tensor, or an object that may contain one."""
-    is_plain: bool = False
-    """Whether it then returned only numbers, strings and the like."""
-
-    @property
-    def has_returned(self) -> bool:
-        """Whether the call returned, with results that show no derivative."""
-        return self.depth == RETURNED
 
     @classmethod
     def by(cls, error: BaseException, device: str = "cpu") -> Refused:
         """Return the refusal for an exception that a call on a device raised."""
-        if isinstance(error, Untestable):
-            return cls(str(error), RETURNED, is_untestable=True, is_plain=error.is_plain)
         frames = [one for one in _tracebacks(error) if not _is_ours(one.tb_frame.f_globals)]
+        error = error.with_traceback(None)  # the frames hold tensors
+        if isinstance(error, Refused):
+            return error
+        if isinstance(error, Untestable):
+            return cls(str(error), RETURNED, error=error)
         why, depth, source = one_line(error), tuple(one.tb_lasti for one in frames) or OUT_OF_SIGHT, ""
         if frames:
             file, last = frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
             source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
         gpu = device == "cpu" and needs_gpu(why, source)  # elsewhere, its tensors are on a device
-        return cls(why, (*RETURNED, 0) if gpu else depth, source, not isinstance(error, Exception), gpu)
+        return cls(why, (*RETURNED, 0) if gpu else depth, source, error, gpu)
 
 
 def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
@@ -115,39 +112,46 @@ def _is_ours(names: dict[str, Any]) -> bool:
     return str(names.get("__name__", "")).partition(".")[0] in ("opcheck", "torch")
 
 
-def shown(function: TestedFunction, sample: SampleData) -> Accepted | Refused:
-    """Call a function at its inputs, and return what the calls show. The results must be finite, and not all empty.
+def shown(function: TestedFunction, sample: SampleData) -> Accepted:
+    """Call a function at its inputs, and return what the calls show.
 
     sample: the sample that the inputs of the function were made from.
 
-    Passes on the exceptions of the function, and Untestable if it returns no tensor.
+    Passes on the exceptions of the function. Raises Untestable if it returns no tensor, Refused if its results are not
+    finite, or all empty.
     """
     leaves = function.inputs.leaves
     if not leaves:
-        return Refused("no tensor to differentiate with respect to")
+        raise Refused("no tensor to differentiate with respect to", OUT_OF_SIGHT)
     kept = copies(leaves)  # a call may write to its arguments
     state = torch.get_rng_state()
     outputs, again = function(), function(*kept)
     draws = not torch.equal(state, torch.get_rng_state())
-    if not _is_finite(outputs):
-        return Refused("the result is not finite", RETURNED)
+    if not _are_finite(outputs):
+        raise Refused("the result is not finite", RETURNED)
     if not any(output.numel() for output in outputs):
-        return Refused("the result has no elements", RETURNED)
-    by_argument, without_backward = _by_backward(function)
-    gradients = [gradient for own in by_argument.values() for gradient in own]
+        raise Refused("the result has no elements", RETURNED)
+    backward = list(_by_backward(function))
+    gradients = [found for _, found in backward if isinstance(found, Tensor)]
+    passed = {place for place, found in backward if not isinstance(found, str)}
     tangents, without_forward = _by_forward(function)
     return Accepted(
         sample,
         random=draws or not all(map(equal, outputs, again)),
         inplace=function.inplace,
         without_forward=without_forward,
-        without_backward=without_backward,
-        ignored=frozenset(place for place, own in by_argument.items() if not own),
-        is_conclusive=_is_finite((*gradients, *tangents)) and (not by_argument or _are_moderate(gradients)),
+        without_backward={place: _refusal(found for own, found in backward if own == place) for place, _ in backward},
+        ignored=frozenset(passed - {place for place, found in backward if isinstance(found, Tensor)}),
+        is_conclusive=_are_finite((*gradients, *tangents)) and (not passed or _are_moderate(gradients)),
     )
 
 
-def _is_finite(tensors: Iterable[Tensor]) -> bool:
+def _refusal(found: Iterable[Tensor | str | None]) -> str:
+    """Return why there is no derivative with respect to one of several leaves; empty if there are all."""
+    return next((why for why in found if isinstance(why, str) and (why == NO_GRAPH or is_refusal(why))), "")
+
+
+def _are_finite(tensors: Iterable[Tensor]) -> bool:
     return all(bool(torch.isfinite(one).all()) for one in tensors)
 
 
@@ -157,28 +161,16 @@ def _are_moderate(gradients: Iterable[Tensor]) -> bool:
     return 1e-6 < largest < 1e8
 
 
-def _by_backward(function: TestedFunction) -> tuple[dict[int | str, list[Tensor]], dict[int | str, str]]:
-    """Return the gradients with respect to one leaf at a time, and why there is no derivative, both by argument.
-
-    The arguments are positions and names. The list of gradients is empty for an argument for which backward returns
-    None. The reason is empty for an argument that has a derivative.
-    """
-    gradients, without = dict[int | str, list[Tensor]](), dict[int | str, str]()
+def _by_backward(function: TestedFunction) -> Iterator[tuple[Place, Tensor | str | None]]:
+    """Yield each leaf's argument and gradient: None if backward returns none, or why there is none, in words."""
     for slot in function.inputs.slots:
         leaves = [leaf.detach().clone() for leaf in function.inputs.leaves]
-        own, place = leaves[slot.index].requires_grad_(), slot.path[1]
-        without.setdefault(place, "")
+        own = leaves[slot.index].requires_grad_()
         try:
             call = Call((own,), function(*leaves))
-            if call.has_graph:
-                gradient = _gradient(call)
-                gradients.setdefault(place, []).extend([] if gradient is None else [gradient])
-            else:
-                without[place] = NO_GRAPH
+            yield slot.path[1], _gradient(call) if call.has_graph else NO_GRAPH
         except Exception as error:
-            if is_refusal(one_line(error)):
-                without[place] = one_line(error)
-    return gradients, without
+            yield slot.path[1], one_line(error)
 
 
 def _gradient(call: Call) -> Tensor | None:

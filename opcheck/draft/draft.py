@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,8 @@ Derivatives of higher order are less accurate anyway, so inconclusive checks of 
 INITIALIZED = "The first batch in training mode initializes the parameters of this module."
 UNMADE = "cannot be constructed: "
 """Part of the reason of a case, if the constructor of a module refuses its dtype."""
+
+CUT = "if another argument should have one, something cuts the graph (detach, .data, item(), a conversion)"
 
 MOST = 100
 """The maximum length of a comment, in characters."""
@@ -149,6 +151,20 @@ class Draft:
             self.added[key].add(entry)
         elif key == "forward" or is_refusal(reason):
             self.refused[key].setdefault(entry.removeprefix("-"), reason)
+
+    def remarks(self) -> Iterator[str]:
+        """Yield what a person should know of the draft, in words that follow its id."""
+        lacking = [
+            f"{key} ({comment(why)})" if key == "backward" else key
+            for key, (value, why) in self.supports.items() if key != "out" and value is False
+        ]  # fmt: skip
+        if lacking:
+            yield f"does not support {', '.join(lacking)}"
+        if not isinstance(self.backward, bool):
+            places = ", ".join(f"argument {one}" if isinstance(one, int) else one for one in self.backward)
+            yield f"has gradients of {places} only: {CUT}"
+        if self.inplace:
+            yield "changes its first argument: inplace = true"
 
     def toml(self) -> str:
         """Return the spec as an `[[operator]]` table, with a comment for each claim that was taken back."""

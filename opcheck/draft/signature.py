@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, get_type_hints
@@ -42,27 +42,7 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     starred = any(one.kind is one.VAR_POSITIONAL for one in declared)
     if starred and not any(one.default is one.empty for one in named):
         return list(UNKNOWN)
-    doc = _documentation(operator)
-    return [[_with_documentation(_declared(one, operator), one, doc) for one in named]]
-
-
-def _with_documentation(parameter: Parameter, declared: inspect.Parameter, doc: str) -> Parameter:
-    """Return a parameter with the shapes in its annotation and documentation, and the strings in the latter.
-
-    If there are any shapes, or if it is documented as a tensor, try a tensor first.
-    """
-    said = documented(doc, parameter.name)
-    shapes, options = (*shapes_in(str(declared.annotation)), *said.shapes), parameter.options
-    if (shapes or said.is_tensor) and TENSOR in options:
-        options = (TENSOR, *(value for value in options if value != TENSOR))
-    return _with_words(replace(parameter, shapes=shapes, options=options), declared, said.words)
-
-
-def _with_words(parameter: Parameter, declared: inspect.Parameter, words: Sequence[str]) -> Parameter:
-    """Return a parameter that has no values to try, and may take a string, with the strings in its documentation."""
-    if parameter.options or not (parameter.required or isinstance(declared.default, str)):
-        return parameter
-    return replace(parameter, options=tuple(word for word in words if word != declared.default))
+    return [[_declared(one, operator, _documentation(operator)) for one in named]]
 
 
 def _documentation(operator: Callable[..., Any]) -> str:
@@ -106,7 +86,7 @@ def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
             break
         doc = inspect.getdoc(base) or ""
         for one in (one for one in declared if one.kind not in STARRED and one.name not in found):
-            own = _with_words(_declared(one, base, constructor=True), one, documented(doc, one.name).words)
+            own = _declared(one, base, doc, constructor=True)
             found[one.name] = replace(own, keyword=own.keyword or keyword, required=own.required and not keyword)
         starred = {one.kind for one in declared}.intersection(STARRED)
         if not starred or (found and inspect.Parameter.VAR_KEYWORD not in starred):
@@ -115,11 +95,23 @@ def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
     return list(found.values())
 
 
-def _declared(one: inspect.Parameter, operator: Callable[..., Any], *, constructor: bool = False) -> Parameter:
-    """Return a declared parameter, of a function or of a constructor of modules, with values to try for it."""
+def _declared(
+    one: inspect.Parameter, operator: Callable[..., Any], doc: str, *, constructor: bool = False
+) -> Parameter:
+    """Return a declared parameter, of a function or of a constructor of modules, with values to try for it.
+
+    A tensor is tried first if the documentation or the annotation mentions its shape, or that it is one. A string is
+    one that the documentation quotes.
+    """
     annotation = "" if one.annotation is one.empty else _evaluated(one.annotation, operator)
-    keyword = one.kind is one.KEYWORD_ONLY
-    return Parameter.of(one.name, annotation, one.default, keyword=keyword, constructor=constructor)
+    keyword, said = one.kind is one.KEYWORD_ONLY, documented(doc, one.name)
+    own = Parameter.of(one.name, annotation, one.default, keyword=keyword, constructor=constructor)
+    shapes, options = (*shapes_in(str(one.annotation)), *said.shapes), own.options
+    if not constructor and (shapes or said.is_tensor) and TENSOR in options:
+        options = (TENSOR, *(value for value in options if value != TENSOR))
+    if not options and (own.required or isinstance(one.default, str)):
+        options = tuple(word for word in said.words if word != one.default)
+    return replace(own, shapes=shapes, options=options)
 
 
 def _evaluated(annotation: Any, operator: Callable[..., Any]) -> Any:

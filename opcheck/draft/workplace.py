@@ -62,6 +62,8 @@ class Workplace:
     """The device on which operators are called."""
     changes: tuple[str, ...] = ()
     """The changes that importing the target made to settings of the process."""
+    runs_cases: bool = True
+    """Whether to run the cases of drafts, too, and not only to search for samples."""
 
     def enter(self) -> None:
         """Append the project and the current folder to sys.path, so that drafts can name modules in them."""
