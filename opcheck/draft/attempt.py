@@ -18,7 +18,7 @@ from opcheck.draft.data import SampleData
 from opcheck.draft.refusal import is_refusal, needs_gpu
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.layouts import equal
-from opcheck.samples.results import Untestable
+from opcheck.samples.results import Untestable, with_gradient
 from opcheck.text import one_line
 
 NO_GRAPH, NO_TANGENT = "no output requires grad", "no output has a tangent"
@@ -165,20 +165,16 @@ def _by_backward(function: TestedFunction) -> Iterator[tuple[Place, Tensor | str
     """Yield each leaf's argument and gradient: None if backward returns none, or why there is none, in words."""
     for slot in function.inputs.slots:
         leaves = [leaf.detach().clone() for leaf in function.inputs.leaves]
-        own = leaves[slot.index].requires_grad_()
+        own, place = leaves[slot.index].requires_grad_(), slot.path[1]
         try:
-            call = Call((own,), function(*leaves))
-            yield slot.path[1], _gradient(call) if call.has_graph else NO_GRAPH
+            call = Call((own,), with_gradient(function(*leaves)))
+            cotangents = [v.to(y) for y, v in zip(call.outputs, call.cotangents, strict=True)]
+            if call.outputs:
+                yield place, torch.autograd.grad(call.outputs, own, cotangents, allow_unused=True)[0]
+            else:
+                yield place, NO_GRAPH
         except Exception as error:
-            yield slot.path[1], one_line(error)
-
-
-def _gradient(call: Call) -> Tensor | None:
-    """Return the gradient with respect to the only leaf of a call that has a graph; None if backward returns none."""
-    pairs = [(y, v.to(y)) for y, v in zip(call.outputs, call.cotangents, strict=True) if y.requires_grad]
-    outputs, cotangents = zip(*pairs, strict=True)
-    (gradient,) = torch.autograd.grad(outputs, call.leaves, cotangents, allow_unused=True)
-    return gradient
+            yield place, one_line(error)
 
 
 def _by_forward(function: TestedFunction) -> tuple[list[Tensor], str]:

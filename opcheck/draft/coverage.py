@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from opcheck.draft.not_differentiable import CONSTANT
 from opcheck.draft.target import names, resolve_either
 from opcheck.draft.trial import trial
 from opcheck.draft.workplace import Trial, Workplace
@@ -77,7 +78,7 @@ def cover(module: str, library: Library, workplace: Workplace, processes: int) -
     for name, own in zip(missing, answers, strict=True):
         if isinstance(own, Ended):
             unknown[name] = own.why
-        elif own.is_constant:
+        elif own.refusal in CONSTANT:
             constant[name] = own.refusal
         elif not own.drafts:
             unknown[name] = own.refusal

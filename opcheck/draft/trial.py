@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opcheck.draft.draft import Draft
-from opcheck.draft.not_differentiable import NO_KERNEL
 from opcheck.draft.refusal import has_interpreter
 from opcheck.draft.search import Search
 from opcheck.draft.workplace import BUSY, Deadline, Record, Trial, Workplace
@@ -56,7 +55,7 @@ def drafted(own: Trial, workplace: Workplace) -> Trial:
         own.note(
             BUSY * workplace.budget,  # opcheck itself takes the next step, on a machine that may be busy
             step="while its cases were planned", call=None, drafts=drafts,
-            refusal="" if drafts else search.refusal(), is_constant=search.hopeless not in ("", NO_KERNEL),
+            refusal="" if drafts else search.refusal(),
         )  # fmt: skip
         for draft in drafts if workplace.runs_cases else ():
             _take_back(own, draft, workplace, deadline)

@@ -107,8 +107,6 @@ class Trial:
     """What was about to be done, in words."""
     refusal: str = ""
     """Why there is no draft."""
-    is_constant: bool = False
-    """Whether there is no draft because there is certainly nothing to differentiate, and not because guesses failed."""
     drafts: list[Draft] = field(default_factory=list)
     records: dict[str, Record] = field(default_factory=dict)
     """The records of the cases that have run, by id."""
