@@ -202,11 +202,10 @@ class Caller:
         why = f"{render(call)}{':' if nearest.depth == RETURNED else ' raised'} {nearest.why}"
         if nearest.needs_gpu or is_beyond_interpreter(why):
             return f"{why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
-        if self.own.given:
-            return f"{why}; {advice}"
-        only = "the only guessed call failed"
-        closest = only if self.count == 1 else f"none of {self.count} guessed calls worked; the closest"
-        return f"{closest}: {why}; {advice}"
+        if not self.own.given:
+            only = f"none of {self.count} guessed calls worked; the closest"
+            why = f"{'the only guessed call failed' if self.count == 1 else only}: {why}"
+        return f"{why}; {advice}"
 
 
 def _sample(data: SampleData) -> Sample:

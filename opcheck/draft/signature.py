@@ -9,12 +9,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
-import torch
 from torch.nn import Module
 
 from opcheck.draft.hint import documented, shapes_in
 from opcheck.draft.parameter import REQUIRED, TENSOR, Parameter
-from opcheck.samples.arguments import is_function, parameters, schema_of
+from opcheck.samples import arguments
+from opcheck.samples.arguments import is_function, parameters
 
 STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 UNKNOWN = (
@@ -53,23 +53,17 @@ def _documentation(operator: Callable[..., Any]) -> str:
 
 
 def schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
-    """Return the schemas of an operator in torch's dispatcher; empty if there are none.
+    """Return the schemas of an operator in torch's dispatcher, without those with `out=` if there are others.
 
-    A function built into torch has the schemas of all overloads of its name. Schemas with `out=` are left out if there
-    are others. A C function of another package has none, whatever its name.
+    A C function of another package has none, whatever its name.
     """
-    if inspect.isbuiltin(operator) and not path.startswith("torch."):
+    is_builtin = inspect.isbuiltin(operator)
+    if is_builtin and not path.startswith("torch."):
         return []
-    first = schema_of(operator, path)
-    if first is None and inspect.isbuiltin(operator):
-        first = schema_of(operator, operator.__name__)  # for torch.fft.fftfreq, fft_fftfreq
-    operator = getattr(operator, "_opoverload", operator)
-    if first is None or getattr(operator, "_schema", None) is not None:
-        return [] if first is None else [first]
-    home, _, name = first.name.partition("::")
-    packet = getattr(getattr(torch.ops, home), name)
-    schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
-    return [one for one in schemas if not any(argument.is_out for argument in one.arguments)] or [first]
+    schemas = arguments.schemas_of(operator, path)
+    if is_builtin and not schemas:
+        schemas = arguments.schemas_of(operator, operator.__name__)  # for torch.fft.fftfreq, fft_fftfreq
+    return [one for one in schemas if not any(argument.is_out for argument in one.arguments)] or schemas[:1]
 
 
 def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
