@@ -79,25 +79,25 @@ class Refused(Exception):
     source: str = ""
     """The source line that raised the exception, and up to two lines before it."""
     error: BaseException | None = None
-    """The exception of the operator."""
+    """The exception, if it is an `Untestable`, or would end the process, such as SystemExit."""
     needs_gpu: bool = False
     """Whether the operator needs a GPU, and there is none: every other call fails as well."""
 
     @classmethod
     def by(cls, error: BaseException, device: str = "cpu") -> Refused:
         """Return the refusal for an exception that a call on a device raised."""
-        frames = [one for one in _tracebacks(error) if not _is_ours(one.tb_frame.f_globals)]
-        error = error.with_traceback(None)  # the frames hold tensors
         if isinstance(error, Refused):
-            return error
+            return error.with_traceback(None)  # its frames hold tensors
         if isinstance(error, Untestable):
-            return cls(str(error), RETURNED, error=error)
+            return cls(str(error), RETURNED, error=error.with_traceback(None))
+        frames = [one for one in _tracebacks(error) if not _is_ours(one.tb_frame.f_globals)]
         why, depth, source = one_line(error), tuple(one.tb_lasti for one in frames) or OUT_OF_SIGHT, ""
         if frames:
             file, last = frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
             source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
         gpu = device == "cpu" and needs_gpu(why, source)  # elsewhere, its tensors are on a device
-        return cls(why, (*RETURNED, 0) if gpu else depth, source, error, gpu)
+        ending = None if isinstance(error, Exception) else error.with_traceback(None)
+        return cls(why, (*RETURNED, 0) if gpu else depth, source, ending, gpu)
 
 
 def _tracebacks(error: BaseException) -> Iterator[TracebackType]:

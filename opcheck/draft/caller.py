@@ -11,11 +11,9 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from opcheck.draft.attempt import NO_GUESS, RETURNED, Accepted, Refused, shown
+from opcheck.draft.attempt import NO_GUESS, Accepted, Refused, shown
 from opcheck.draft.data import SampleData, has_differentiable
 from opcheck.draft.hint import mentions_dtypes
-from opcheck.draft.parameter import Parameter
-from opcheck.draft.refusal import has_interpreter, is_beyond_interpreter
 from opcheck.draft.target import resolve_either
 from opcheck.draft.workplace import Trial, Workplace
 from opcheck.samples.function import TestedFunction
@@ -39,11 +37,6 @@ SEEDS = ("draft", "another", "third")
 
 IN_PLACE = "is being used in an in-place operation"
 """Part of the error of torch for an operator that writes to a leaf."""
-
-PASS_ARGUMENTS = "pass arguments with --args"
-NEEDS_GPU = "it needs a GPU; where there is one, add --device cuda"
-OR_INTERPRETER = "; or, if its kernels are in Triton, set TRITON_INTERPRET=1"
-CONSTRUCT = "pass constructor arguments with --module, and arguments of forward with --args"
 
 
 @dataclass
@@ -165,7 +158,7 @@ class Caller:
         if isinstance(result, Refused):
             self.refused.append((call, result))
             ended = f"it ends its process by an exception: {result.why}, in the call {render(call)}"
-            if result.error and not isinstance(result.error, Exception) and ended not in self.own.ended:
+            if not isinstance(result.error, Exception | None) and ended not in self.own.ended:
                 self.own.note(ended=[*self.own.ended, ended])
         return result
 
@@ -189,23 +182,6 @@ class Caller:
         function.operator.module.eval()
         second = function()
         return len(first) != len(second) or not all(map(equal, first, second))
-
-    def refusal(self, unknown: Parameter | None = None) -> str:
-        """Return why every call failed, in one line. unknown: a required parameter without a guess."""
-        if self.own.ended:
-            return self.own.ended[0]
-        what, advice = ("constructor", CONSTRUCT) if isinstance(self.target, type) else ("signature", PASS_ARGUMENTS)
-        if not self.refused:
-            why = f"no guess for the parameter {unknown}" if unknown else f"cannot guess arguments from its {what}"
-            return f"{why}; {advice}"
-        call, nearest = self.nearest
-        why = f"{render(call)}{':' if nearest.depth == RETURNED else ' raised'} {nearest.why}"
-        if nearest.needs_gpu or is_beyond_interpreter(why):
-            return f"{why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
-        if not self.own.given:
-            only = f"none of {self.count} guessed calls worked; the closest"
-            why = f"{'the only guessed call failed' if self.count == 1 else only}: {why}"
-        return f"{why}; {advice}"
 
 
 def _sample(data: SampleData) -> Sample:

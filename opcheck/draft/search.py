@@ -21,6 +21,7 @@ from opcheck.draft.hint import mentions_dtypes, repairs_of
 from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, reason_not_to_call
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
 from opcheck.draft.recorder import examples
+from opcheck.draft.refusal import has_interpreter, is_beyond_interpreter
 from opcheck.draft.signature import parameters_of, parameters_of_constructor
 from opcheck.draft.workplace import EXAMPLES, Deadline, Trial, Workplace
 from opcheck.samples.arguments import takes_out
@@ -39,6 +40,11 @@ MOST_IN_VAIN = 400
 
 MOST_UNTESTABLE = 6
 """The number of calls that return no tensor, or an object that may contain one, after which the search stops."""
+
+PASS_ARGUMENTS = "pass arguments with --args"
+NEEDS_GPU = "it needs a GPU; where there is one, add --device cuda"
+OR_INTERPRETER = "; or, if its kernels are in Triton, set TRITON_INTERPRET=1"
+CONSTRUCT = "pass constructor arguments with --module, and arguments of forward with --args"
 
 T = TypeVar("T")
 
@@ -96,13 +102,30 @@ class Search:
 
     def refusal(self) -> str:
         """Return why no sample works, in one line."""
-        if self.hopeless:
-            return self.hopeless
+        if self.hopeless or self.own.ended:
+            return self.hopeless or self.own.ended[0]
+        is_class = isinstance(self.target, type)
+        what, advice = ("constructor", CONSTRUCT) if is_class else ("signature", PASS_ARGUMENTS)
+        if not self.caller.refused:
+            unknown = self.unknown()
+            why = f"no guess for the parameter {unknown}" if unknown else f"cannot guess arguments from its {what}"
+            return f"{why}; {advice}"
+        call, nearest = self.caller.nearest
+        why = f"{render(call)}{':' if nearest.depth == RETURNED else ' raised'} {nearest.why}"
+        if nearest.needs_gpu or is_beyond_interpreter(why):
+            return f"{why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
+        if not self.own.given:
+            only = f"none of {self.caller.count} guessed calls worked; the closest"
+            why = f"{'the only guessed call failed' if self.caller.count == 1 else only}: {why}"
+        return f"{why}; {advice}"
+
+    def unknown(self) -> Parameter | None:
+        """Return the first required parameter without a guess; of a module, also of its constructor."""
         parameters = self.parameters()
         if isinstance(self.target, type) and self.caller.module is None:
             parameters = [parameters_of_constructor(self.target), *parameters]
         every = chain.from_iterable(parameters)
-        return self.caller.refusal(next((one for one in every if one.required and not one.options), None))
+        return next((one for one in every if one.required and not one.options), None)
 
     def constructions(self) -> Iterator[SampleData | None]:
         """Yield constructor arguments for `caller` to use: the given ones, or each recorded or guessed ones that work.
