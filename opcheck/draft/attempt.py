@@ -131,24 +131,28 @@ def shown(function: TestedFunction, sample: SampleData) -> Accepted:
         raise Refused("the result is not finite", RETURNED)
     if not any(output.numel() for output in outputs):
         raise Refused("the result has no elements", RETURNED)
-    backward = list(_by_backward(function))
-    gradients = [found for _, found in backward if isinstance(found, Tensor)]
-    passed = {place for place, found in backward if not isinstance(found, str)}
+    gradients: dict[Place, list[Tensor]] = {}
+    without_backward: dict[Place, str] = {}
+    for place, found in _by_backward(function):
+        without_backward[place] = without_backward.get(place) or _refusal(found)
+        if not isinstance(found, str):
+            gradients.setdefault(place, []).extend([] if found is None else [found])
     tangents, without_forward = _by_forward(function)
+    all_gradients = [one for own in gradients.values() for one in own]
     return Accepted(
         sample,
         random=draws or not all(map(equal, outputs, again)),
         inplace=function.inplace,
         without_forward=without_forward,
-        without_backward={place: _refusal(found for own, found in backward if own == place) for place, _ in backward},
-        ignored=frozenset(passed - {place for place, found in backward if isinstance(found, Tensor)}),
-        is_conclusive=_are_finite((*gradients, *tangents)) and (not passed or _are_moderate(gradients)),
+        without_backward=without_backward,
+        ignored=frozenset(place for place, own in gradients.items() if not own),
+        is_conclusive=_are_finite((*all_gradients, *tangents)) and (not gradients or _are_moderate(all_gradients)),
     )
 
 
-def _refusal(found: Iterable[Tensor | str | None]) -> str:
-    """Return why there is no derivative with respect to one of several leaves; empty if there are all."""
-    return next((why for why in found if isinstance(why, str) and (why == NO_GRAPH or is_refusal(why))), "")
+def _refusal(found: Tensor | str | None) -> str:
+    """Return why there is no derivative; empty if there is one, or if an error is no refusal."""
+    return found if isinstance(found, str) and (found == NO_GRAPH or is_refusal(found)) else ""
 
 
 def _are_finite(tensors: Iterable[Tensor]) -> bool:
