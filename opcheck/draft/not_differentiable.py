@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 from enum import Enum
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
 
-from opcheck.draft.signature import STARRED, schemas_of
+from opcheck.draft.signature import STARRED, annotation_of, schemas_of
 from opcheck.samples.arguments import parameters
 from opcheck.samples.results import PLAIN
 
@@ -63,10 +63,10 @@ def _is_plain(kind: Any) -> bool:
 def _is_annotated_plain(operator: Callable[..., Any]) -> bool:
     """Return whether all parameters have annotations, of types that hold no tensor."""
     try:
-        declared, hints = parameters(operator), get_type_hints(operator)
-    except Exception:  # evaluating an annotation can raise anything
+        declared = parameters(operator)
+    except (TypeError, ValueError):  # no signature
         return False
-    return all(one.kind not in STARRED and _holds_no_tensor(hints.get(one.name)) for one in declared)
+    return all(one.kind not in STARRED and _holds_no_tensor(annotation_of(one, operator)) for one in declared)
 
 
 def _holds_no_tensor(annotation: Any) -> bool:

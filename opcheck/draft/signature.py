@@ -97,9 +97,8 @@ def _declared(
     A tensor is tried first if the documentation or the annotation mentions its shape, or that it is one. A string is
     one that the documentation quotes.
     """
-    annotation = "" if one.annotation is one.empty else _evaluated(one.annotation, operator)
-    keyword, said = one.kind is one.KEYWORD_ONLY, documented(doc, one.name)
-    own = Parameter.of(one.name, annotation, one.default, keyword=keyword, constructor=constructor)
+    kind, said = annotation_of(one, operator), documented(doc, one.name)
+    own = Parameter.of(one.name, kind, one.default, keyword=one.kind is one.KEYWORD_ONLY, constructor=constructor)
     shapes, options = (*shapes_in(str(one.annotation)), *said.shapes), own.options
     if not constructor and (shapes or said.is_tensor) and TENSOR in options:
         options = (TENSOR, *(value for value in options if value != TENSOR))
@@ -108,18 +107,21 @@ def _declared(
     return replace(own, shapes=shapes, options=options)
 
 
-def _evaluated(annotation: Any, operator: Callable[..., Any]) -> Any:
-    """Return the type that an annotation stands for; the annotation unchanged if evaluating it fails.
+def annotation_of(declared: inspect.Parameter, operator: Callable[..., Any]) -> Any:
+    """Return the type of a parameter; the text of the annotation if it cannot be evaluated, empty if there is none.
 
     None, which no parameter has for its type, is no annotation: torch's `BroadcastingList2[int]` evaluates to it.
     """
+    if declared.annotation is declared.empty:
+        return ""
     owner = getattr(operator, "__self__", operator)
     home = sys.modules.get(getattr(owner if isinstance(owner, type) else operator, "__module__", None) or "")
+    own = SimpleNamespace(__annotations__={"it": declared.annotation})
     try:
-        kind = get_type_hints(SimpleNamespace(__annotations__={"it": annotation}), vars(home) if home else {})["it"]
-        return "" if kind is type(None) else kind
+        kind = get_type_hints(own, vars(home) if home else {})["it"]
     except Exception:  # evaluating the text can raise anything
-        return annotation
+        return declared.annotation
+    return "" if kind is type(None) else kind
 
 
 def _of_schema(argument: Any) -> Parameter:
