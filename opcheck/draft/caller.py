@@ -25,6 +25,7 @@ from opcheck.spec.document import Document
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction, SampleSpec
 from opcheck.spec.render import render
+from opcheck.text import one_line
 
 T = TypeVar("T")
 
@@ -100,7 +101,7 @@ class Caller:
         try:
             return self._drawn(made, sample, inplace=False)
         except RuntimeError as error:
-            if self.recipe is not None or IN_PLACE not in str(error):
+            if self.recipe is not None or IN_PLACE not in one_line(error):
                 raise
         return self._drawn(made, sample, inplace=True)
 
