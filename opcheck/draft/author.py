@@ -95,7 +95,7 @@ class Author:
             process_state.preload_lazy_imports()  # once here, instead of in each process
         is_alone = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         self.forks = is_alone and self.workplace.device.device_string == "cpu"
-        for index, own in enumerate(self._tried(self.trials)):
+        for index, own in enumerate(self._tried([*self.trials])):
             self.trials[index] = own
             self._take(own, f"{index + 1:{len(str(len(wanted)))}} of {len(wanted)}: {own.name}: ")
         if not self.drafts:
