@@ -18,7 +18,7 @@ from opcheck.draft.data import SampleData
 from opcheck.draft.refusal import is_refusal, needs_gpu
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.layouts import equal
-from opcheck.samples.results import Untestable
+from opcheck.samples.results import Untestable, with_gradient
 from opcheck.text import one_line
 
 NO_GRAPH, NO_TANGENT = "no output requires grad", "no output has a tangent"
@@ -39,6 +39,10 @@ RETURNED: Depth = (sys.maxsize,)
 """The depth of a call that returned, but with results that show no derivative."""
 
 
+Place = int | str
+"""An argument, by its position or name. Parameters of a module are arguments, too."""
+
+
 @dataclass(frozen=True)
 class Accepted:
     """A sample that an operator accepts, and the properties of its result."""
@@ -50,11 +54,10 @@ class Accepted:
     """Whether the operator writes to its first argument. It then gets a clone of it."""
     without_forward: str = ""
     """Why no output has a tangent: the error of forward mode, or `NO_TANGENT`. Empty if any output has a tangent."""
-    without_backward: dict[int | str, str] = field(default_factory=dict)
-    """Why there is no derivative with respect to each argument, by its position or name: a refusal by backward, or
-    `NO_GRAPH`. Empty if there is a derivative, or if backward raises any other error. Parameters of a module are
-    arguments, too."""
-    ignored: frozenset[int | str] = frozenset()
+    without_backward: dict[Place, str] = field(default_factory=dict)
+    """Why there is no derivative with respect to each argument: a refusal by backward, or `NO_GRAPH`. Empty if there is
+    a derivative, or if backward raises any other error."""
+    ignored: frozenset[Place] = frozenset()
     """The arguments for which an autograd function returns None in backward."""
     is_conclusive: bool = True
     """Whether the derivatives are conclusive: gradients and tangents are finite, and the largest gradient is neither
@@ -67,40 +70,34 @@ class Accepted:
         return any(why != NO_GRAPH for why in self.without_backward.values())
 
 
-@dataclass(frozen=True)
-class Refused:
-    """A sample that cannot be used, and why."""
+@dataclass(eq=False)
+class Refused(Exception):
+    """Why a sample cannot be used. opcheck raises it itself; `by` returns it for an exception of the operator."""
 
     why: str
-    depth: Depth = OUT_OF_SIGHT
+    depth: Depth = NO_GUESS
     source: str = ""
     """The source line that raised the exception, and up to two lines before it."""
-    ends_process: bool = False
-    """Whether the exception would end the process, such as SystemExit."""
+    error: BaseException | None = None
+    """The exception, if it is an `Untestable`, or would end the process, such as SystemExit."""
     needs_gpu: bool = False
     """Whether the operator needs a GPU, and there is none: every other call fails as well."""
-    is_untestable: bool = False
-    """Whether the operator accepted the sample, but returned no tensor, or an object that may contain one."""
-    is_plain: bool = False
-    """Whether it then returned only numbers, strings and the like."""
-
-    @property
-    def has_returned(self) -> bool:
-        """Whether the call returned, with results that show no derivative."""
-        return self.depth == RETURNED
 
     @classmethod
     def by(cls, error: BaseException, device: str = "cpu") -> Refused:
         """Return the refusal for an exception that a call on a device raised."""
+        if isinstance(error, Refused):
+            return error.with_traceback(None)  # its frames hold tensors
         if isinstance(error, Untestable):
-            return cls(str(error), RETURNED, is_untestable=True, is_plain=error.is_plain)
+            return cls(str(error), RETURNED, error=error.with_traceback(None))
         frames = [one for one in _tracebacks(error) if not _is_ours(one.tb_frame.f_globals)]
         why, depth, source = one_line(error), tuple(one.tb_lasti for one in frames) or OUT_OF_SIGHT, ""
         if frames:
             file, last = frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
             source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
         gpu = device == "cpu" and needs_gpu(why, source)  # elsewhere, its tensors are on a device
-        return cls(why, (*RETURNED, 0) if gpu else depth, source, not isinstance(error, Exception), gpu)
+        ending = None if isinstance(error, Exception) else error.with_traceback(None)
+        return cls(why, (*RETURNED, 0) if gpu else depth, source, ending, gpu)
 
 
 def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
@@ -115,39 +112,50 @@ def _is_ours(names: dict[str, Any]) -> bool:
     return str(names.get("__name__", "")).partition(".")[0] in ("opcheck", "torch")
 
 
-def shown(function: TestedFunction, sample: SampleData) -> Accepted | Refused:
-    """Call a function at its inputs, and return what the calls show. The results must be finite, and not all empty.
+def shown(function: TestedFunction, sample: SampleData) -> Accepted:
+    """Call a function at its inputs, and return what the calls show.
 
     sample: the sample that the inputs of the function were made from.
 
-    Passes on the exceptions of the function, and Untestable if it returns no tensor.
+    Passes on the exceptions of the function. Raises Untestable if it returns no tensor, Refused if its results are not
+    finite, or all empty.
     """
     leaves = function.inputs.leaves
     if not leaves:
-        return Refused("no tensor to differentiate with respect to")
+        raise Refused("no tensor to differentiate with respect to", OUT_OF_SIGHT)
     kept = copies(leaves)  # a call may write to its arguments
     state = torch.get_rng_state()
     outputs, again = function(), function(*kept)
     draws = not torch.equal(state, torch.get_rng_state())
-    if not _is_finite(outputs):
-        return Refused("the result is not finite", RETURNED)
+    if not _are_finite(outputs):
+        raise Refused("the result is not finite", RETURNED)
     if not any(output.numel() for output in outputs):
-        return Refused("the result has no elements", RETURNED)
-    by_argument, without_backward = _by_backward(function)
-    gradients = [gradient for own in by_argument.values() for gradient in own]
+        raise Refused("the result has no elements", RETURNED)
+    gradients: dict[Place, list[Tensor]] = {}
+    without_backward: dict[Place, str] = {}
+    for place, found in _by_backward(function):
+        without_backward[place] = without_backward.get(place) or _refusal(found)
+        if not isinstance(found, str):
+            gradients.setdefault(place, []).extend([] if found is None else [found])
     tangents, without_forward = _by_forward(function)
+    all_gradients = [one for own in gradients.values() for one in own]
     return Accepted(
         sample,
         random=draws or not all(map(equal, outputs, again)),
         inplace=function.inplace,
         without_forward=without_forward,
         without_backward=without_backward,
-        ignored=frozenset(place for place, own in by_argument.items() if not own),
-        is_conclusive=_is_finite((*gradients, *tangents)) and (not by_argument or _are_moderate(gradients)),
+        ignored=frozenset(place for place, own in gradients.items() if not own),
+        is_conclusive=_are_finite((*all_gradients, *tangents)) and (not gradients or _are_moderate(all_gradients)),
     )
 
 
-def _is_finite(tensors: Iterable[Tensor]) -> bool:
+def _refusal(found: Tensor | str | None) -> str:
+    """Return why there is no derivative; empty if there is one, or if an error is no refusal."""
+    return found if isinstance(found, str) and (found == NO_GRAPH or is_refusal(found)) else ""
+
+
+def _are_finite(tensors: Iterable[Tensor]) -> bool:
     return all(bool(torch.isfinite(one).all()) for one in tensors)
 
 
@@ -157,36 +165,20 @@ def _are_moderate(gradients: Iterable[Tensor]) -> bool:
     return 1e-6 < largest < 1e8
 
 
-def _by_backward(function: TestedFunction) -> tuple[dict[int | str, list[Tensor]], dict[int | str, str]]:
-    """Return the gradients with respect to one leaf at a time, and why there is no derivative, both by argument.
-
-    The arguments are positions and names. The list of gradients is empty for an argument for which backward returns
-    None. The reason is empty for an argument that has a derivative.
-    """
-    gradients, without = dict[int | str, list[Tensor]](), dict[int | str, str]()
+def _by_backward(function: TestedFunction) -> Iterator[tuple[Place, Tensor | str | None]]:
+    """Yield each leaf's argument and gradient: None if backward returns none, or why there is none, in words."""
     for slot in function.inputs.slots:
         leaves = [leaf.detach().clone() for leaf in function.inputs.leaves]
         own, place = leaves[slot.index].requires_grad_(), slot.path[1]
-        without.setdefault(place, "")
         try:
-            call = Call((own,), function(*leaves))
-            if call.has_graph:
-                gradient = _gradient(call)
-                gradients.setdefault(place, []).extend([] if gradient is None else [gradient])
+            call = Call((own,), with_gradient(function(*leaves)))
+            cotangents = [v.to(y) for y, v in zip(call.outputs, call.cotangents, strict=True)]
+            if call.outputs:
+                yield place, torch.autograd.grad(call.outputs, own, cotangents, allow_unused=True)[0]
             else:
-                without[place] = NO_GRAPH
+                yield place, NO_GRAPH
         except Exception as error:
-            if is_refusal(one_line(error)):
-                without[place] = one_line(error)
-    return gradients, without
-
-
-def _gradient(call: Call) -> Tensor | None:
-    """Return the gradient with respect to the only leaf of a call that has a graph; None if backward returns none."""
-    pairs = [(y, v.to(y)) for y, v in zip(call.outputs, call.cotangents, strict=True) if y.requires_grad]
-    outputs, cotangents = zip(*pairs, strict=True)
-    (gradient,) = torch.autograd.grad(outputs, call.leaves, cotangents, allow_unused=True)
-    return gradient
+            yield place, one_line(error)
 
 
 def _by_forward(function: TestedFunction) -> tuple[list[Tensor], str]:

@@ -17,7 +17,7 @@ import torch
 
 from opcheck.checks.jacobian.compare import REMEDY
 from opcheck.draft.allow import allow
-from opcheck.draft.draft import Draft, comment, what_happened
+from opcheck.draft.draft import Draft, what_happened
 from opcheck.draft.recorder import Recorder
 from opcheck.draft.smaller import Group, chosen
 from opcheck.draft.target import modules_in, names, package_of
@@ -44,7 +44,6 @@ FEW = 3
 MOST_RESTARTS = 5
 """The maximum number of restarts of one operator, each after a call that ended its process."""
 
-CUT = "if another argument should have one, something cuts the graph (detach, .data, item(), a conversion)"
 NOT_MEANT_FOR = {
     "complex dtypes": (dtypes.COMPLEX, 'set dtypes = { forward = ["floating"] }'),
     "half precision": (dtypes.HALF, "remove float16 and bfloat16 from dtypes"),
@@ -64,9 +63,9 @@ class Author:
     say: Callable[..., None]
     """The function that prints lines to the user."""
     trials: list[Trial] = field(default_factory=list)
+    """The operators to draft, in order: at first those that no spec has, then each in the state in which it ended."""
     unusable: dict[str, str] = field(default_factory=dict)
     """The names in the target that cannot be tested as operators, with the reasons."""
-    wanted: list[str] = field(default_factory=list)
     forks: bool = False
     """Whether this process can be forked."""
     added: list[str] = field(default_factory=list)
@@ -89,29 +88,31 @@ class Author:
         changes = process_state.changes(before, process_state.read())
         process_state.write(before)
         self.workplace = replace(self.workplace, changes=tuple(changes))
-        self._choose(all_names)
-        calls = self._calls(tests) if tests else {}
-        trials = [Trial(name, [*arguments, *calls.get(name, [])], module) for name in self.wanted]
-        if len(trials) > 1:
+        wanted = self._wanted(all_names)
+        calls = self._calls(wanted, tests) if tests else {}
+        self.trials = [Trial(name, [*arguments, *calls.get(name, [])], module) for name in wanted]
+        if len(wanted) > 1:
             process_state.preload_lazy_imports()  # once here, instead of in each process
         is_alone = threading.active_count() == threads and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         self.forks = is_alone and self.workplace.device.device_string == "cpu"
-        for number, own in enumerate(self._tried(trials), start=1):
-            self._take(own, f"{number:{len(str(len(trials)))}} of {len(trials)}: {own.name}: ")
+        for index, own in enumerate(self._tried([*self.trials])):
+            self.trials[index] = own
+            self._take(own, f"{index + 1:{len(str(len(wanted)))}} of {len(wanted)}: {own.name}: ")
         if not self.drafts:
             raise nothing_to_draft(self._left_out())
 
-    def _choose(self, all_names: dict[str, str]) -> None:
-        """Set `wanted` to the operators that no spec has. Raises Unresolved if there are none."""
+    def _wanted(self, all_names: dict[str, str]) -> list[str]:
+        """Return the operators that no spec has. Raises Unresolved if there are none."""
         known = self._known()
         self.unusable = {name: why for name, why in all_names.items() if why}
-        self.wanted = [name for name in all_names if name not in self.unusable and name not in known]
         had = Counter(known[name] for name in all_names if name in known)
         there = [f"{file} has {counted(count, 'operator')} of {self.target} already" for file, count in had.items()]
-        if not self.wanted:
+        wanted = [name for name, why in all_names.items() if not why and name not in known]
+        if not wanted:
             why = [*there, *self._left_out()] or [f"{self.target} has no operators", *modules_in(self.target)]
             raise nothing_to_draft(why)
         self.say(*there)
+        return wanted
 
     def _known(self) -> dict[str, str]:
         """Return the ids of the operators in the file and, if it is one of the project's specs, in all of these.
@@ -128,14 +129,14 @@ class Author:
         others, _ = examine(places if belongs else [], self.workplace.settings)
         return {operator.id: operator.document.file for operator in (*others, *library)}
 
-    def _calls(self, tests: Sequence[str]) -> dict[str, list[Group]]:
+    def _calls(self, operators: Sequence[str], tests: Sequence[str]) -> dict[str, list[Group]]:
         """Run tests in a separate process. Return the calls that they make of each operator, one of each kind."""
 
         def run(tests: Sequence[str]) -> dict[str, list[Group]]:
             import pytest
 
             self.workplace.alone()
-            recorder = Recorder(self.wanted, self.workplace.settings.modules)
+            recorder = Recorder(operators, self.workplace.settings.modules)
             pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins=[recorder])
             return {path: chosen(groups.values()) for path, groups in recorder.calls.items()}
 
@@ -152,16 +153,12 @@ class Author:
 
         There is no new try after a call of the operator that hangs, and after `MOST_RESTARTS`.
         """
-        while trials:
-            again = []
-            answers = self._apart(partial(trial, workplace=self.workplace), trials)
-            for begun, answer in zip(trials, answers, strict=True):
-                own = begun.ended_by(answer) if isinstance(answer, Ended) else answer
-                if own.call is None or (own.hangs and own.is_called) or len(own.skip) == MOST_RESTARTS:
-                    yield own
-                else:
-                    again.append(Trial(own.name, own.given, own.module, (*own.skip, own.call), ended=own.ended))
-            trials = again
+        for begun, answer in zip(trials, self._apart(partial(trial, workplace=self.workplace), trials), strict=True):
+            own = begun.ended_by(answer) if isinstance(answer, Ended) else answer
+            if own.call is None or (own.hangs and own.is_called) or len(own.skip) == MOST_RESTARTS:
+                yield own
+            else:
+                yield from self._tried([Trial(own.name, own.given, own.module, (*own.skip, own.call), ended=own.ended)])
 
     def _apart(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | Ended]:
         """Yield the result of a function for each item, or how its process ended. Fork processes where that is safe."""
@@ -169,11 +166,7 @@ class Author:
         return apart(work, items, self.processes, patience, forks=self.forks, fresh=True)
 
     def _take(self, own: Trial, head: str) -> None:
-        """Write the drafts of an operator to the file, and print a line about the operator.
-
-        head: the start of the line.
-        """
-        self.trials.append(own)
+        """Write the drafts of an operator to the file, and print a line about the operator. head: its start."""
         if own.drafts:
             self._write(own.drafts)
             failing = len(own.recorded("failed"))
@@ -204,24 +197,12 @@ class Author:
             self._reproduce()
         self.say(*(f"not drafted: {line}" for line in self._left_out()))
         self.say(f"wrote {counted(len(drafts), 'operator')} with {samples_of(drafts)} to {shown(self.file)}")
-        for draft in drafts:
-            lacking = [
-                f"{key} ({comment(why)})" if key == "backward" else key
-                for key, (value, why) in draft.supports.items() if key != "out" and value is False
-            ]  # fmt: skip
-            if lacking:
-                self.say(f"  {draft.id} does not support {', '.join(lacking)}")
-            if not isinstance(draft.backward, bool):
-                places = ", ".join(f"argument {one}" if isinstance(one, int) else one for one in draft.backward)
-                self.say(f"  {draft.id} has gradients of {places} only: {CUT}")
-            if draft.inplace:
-                self.say(f"  {draft.id} changes its first argument: inplace = true")
+        self.say(*(f"  {draft.id} {line}" for draft in drafts for line in draft.remarks()))
         if self.added:
             self.say(f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.added)}")
-        reached = {own.name for own in self.trials if own.begun}
-        unreached = [name for name in self.wanted if name not in reached]
+        unreached = sum(not own.begun for own in self.trials)
         if unreached:
-            self.say(f"not tried: {counted(len(unreached), 'operator')}; run the same command again to continue")
+            self.say(f"not tried: {counted(unreached, 'operator')}; run the same command again to continue")
         if not drafts:
             return 1
         file = shlex.quote(shown(self.file))

@@ -1,4 +1,4 @@
-"""Calls an operator with samples, in a dtype that it accepts, and keeps the refused call that got furthest."""
+"""Calls an operator with samples, in a dtype that it accepts, and keeps the refused calls."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from torch import Tensor
 from opcheck.draft.attempt import NO_GUESS, Accepted, Refused, shown
 from opcheck.draft.data import SampleData, has_differentiable
 from opcheck.draft.hint import mentions_dtypes
-from opcheck.draft.parameter import Parameter
-from opcheck.draft.refusal import has_interpreter, is_beyond_interpreter
 from opcheck.draft.target import resolve_either
 from opcheck.draft.workplace import Trial, Workplace
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.layouts import equal
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
 from opcheck.samples.realize import realize, realize_module
+from opcheck.samples.results import Untestable
 from opcheck.spec.document import Document
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction, SampleSpec
 from opcheck.spec.render import render
+from opcheck.text import one_line
 
 T = TypeVar("T")
 
@@ -39,11 +39,6 @@ SEEDS = ("draft", "another", "third")
 IN_PLACE = "is being used in an in-place operation"
 """Part of the error of torch for an operator that writes to a leaf."""
 
-PASS_ARGUMENTS = "pass arguments with --args"
-NEEDS_GPU = "it needs a GPU; where there is one, add --device cuda"
-OR_INTERPRETER = "; or, if its kernels are in Triton, set TRITON_INTERPRET=1"
-CONSTRUCT = "pass constructor arguments with --module, and arguments of forward with --args"
-
 
 @dataclass
 class Caller:
@@ -56,8 +51,6 @@ class Caller:
     """The dtype of tensors for which the sample gives none."""
     count: int = 0
     """The number of calls."""
-    untestable: int = 0
-    """The number of calls that returned no tensor, or an object that may contain one."""
     refused: list[tuple[SampleData, Refused]] = field(default_factory=list)
     """The calls that were refused."""
 
@@ -69,7 +62,12 @@ class Caller:
     @property
     def nearest(self) -> tuple[SampleData, Refused]:
         """The refused call that got furthest."""
-        return max(self.refused, key=lambda one: one[1].depth, default=({}, Refused("", NO_GUESS)))
+        return max(self.refused, key=lambda one: one[1].depth, default=({}, Refused("")))
+
+    @property
+    def untestable(self) -> int:
+        """The number of calls that returned no tensor, or an object that may contain one."""
+        return sum(isinstance(why.error, Untestable) for _, why in self.refused)
 
     @property
     def recipe(self) -> ModuleRecipe | None:
@@ -88,38 +86,28 @@ class Caller:
         return self._attempt(call, lambda: self._in_a_dtype(sample))
 
     def _in_a_dtype(self, sample: SampleData) -> Accepted | Refused:
-        result, first = self._shown(sample), self.dtype
+        result, first = self._tried(lambda: self._shown(sample)), self.dtype
         for dtype in DTYPES[DTYPES.index(first) + 1 :] if _is_about_dtypes(result) else ():
             self.dtype = dtype
-            other = self._shown(sample)
+            other = self._tried(lambda: self._shown(sample))
             if not (_is_about_dtypes(other) or (isinstance(other, Refused) and dtype.startswith("complex"))):
                 return other
         self.dtype = first
         return result
 
-    def _shown(self, sample: SampleData) -> Accepted | Refused:
-        """Call the operator with several draws of the values of one sample, and return what the calls show.
-
-        If a function writes to its first argument, it gets a clone of it.
-        """
+    def _shown(self, sample: SampleData) -> Accepted:
+        """Call the operator with several draws of the values of a sample; in place, if it has to get a clone."""
+        made = _sample(sample)
         try:
-            made = _sample(sample)
-        except ValidationError:
-            return Refused("this is no sample", NO_GUESS)
+            return self._drawn(made, sample, inplace=False)
+        except RuntimeError as error:
+            if self.recipe is not None or IN_PLACE not in one_line(error):
+                raise
+        return self._drawn(made, sample, inplace=True)
 
-        def call(inplace: bool) -> Accepted | Refused:
-            accepted = list[Accepted]()
-            for seed in SEEDS:
-                one = shown(self._function(made, seed, inplace), sample)
-                if isinstance(one, Refused):
-                    return one
-                accepted.append(one)
-            return replace(accepted[0], is_conclusive=all(one.is_conclusive for one in accepted))
-
-        result = self._unless_refused(lambda: call(inplace=False))
-        if self.recipe is None and isinstance(result, Refused) and IN_PLACE in result.why:
-            return self._unless_refused(lambda: call(inplace=True))
-        return result
+    def _drawn(self, made: Sample, sample: SampleData, *, inplace: bool) -> Accepted:
+        each = [shown(self._function(made, seed, inplace), sample) for seed in SEEDS]
+        return replace(each[0], is_conclusive=all(one.is_conclusive for one in each))
 
     def called_with_integers(self, sample: SampleData) -> SampleData | Refused:
         """Return a sample if it has no tensor to differentiate and the operator accepts it, whatever it returns."""
@@ -129,7 +117,7 @@ class Caller:
             return sample
 
         if has_differentiable(sample):
-            return Refused("there is a tensor that is not of integers", NO_GUESS)
+            return Refused("there is a tensor that is not of integers")
         return self._attempt(sample, call)
 
     def constructed(self, construction: SampleData) -> SampleData | Refused:
@@ -151,7 +139,7 @@ class Caller:
             operator = realize_module(recipe, self.dtype, self.device, seed, self.modules, sample)
         return TestedFunction(operator, inputs, inplace=inplace)
 
-    def _unless_refused(self, call: Callable[[], T | Refused]) -> T | Refused:
+    def _tried(self, call: Callable[[], T | Refused]) -> T | Refused:
         """Call; return an exception as `Refused`."""
         try:
             with warnings.catch_warnings():
@@ -163,16 +151,15 @@ class Caller:
     def _attempt(self, call: SampleData, make: Callable[[], T | Refused]) -> T | Refused:
         """Make a call, unless it is to be skipped, and return its result."""
         if call in self.own.skip:
-            return Refused("it has ended its process", NO_GUESS)
+            return Refused("it has ended its process")
         # The parent process reports the call if this process dies or hangs.
         self.own.note(self.workplace.budget, call=call, step=f"in the call {render(call)}")
         self.count += 1
-        result = self._unless_refused(make)
+        result = self._tried(make)
         if isinstance(result, Refused):
-            self.untestable += result.is_untestable
             self.refused.append((call, result))
             ended = f"it ends its process by an exception: {result.why}, in the call {render(call)}"
-            if result.ends_process and ended not in self.own.ended:
+            if not isinstance(result.error, Exception | None) and ended not in self.own.ended:
                 self.own.note(ended=[*self.own.ended, ended])
         return result
 
@@ -197,27 +184,13 @@ class Caller:
         second = function()
         return len(first) != len(second) or not all(map(equal, first, second))
 
-    def refusal(self, unknown: Parameter | None = None) -> str:
-        """Return why every call failed, in one line. unknown: a required parameter without a guess."""
-        if self.own.ended:
-            return self.own.ended[0]
-        call, nearest = self.nearest
-        why = f"{render(call)}: {nearest.why}" if nearest.has_returned else f"{render(call)} raised {nearest.why}"
-        if nearest.needs_gpu or is_beyond_interpreter(why):
-            return f"{why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
-        what, advice = ("constructor", CONSTRUCT) if isinstance(self.target, type) else ("signature", PASS_ARGUMENTS)
-        if not self.refused:
-            why = f"no guess for the parameter {unknown}" if unknown else f"cannot guess arguments from its {what}"
-            return f"{why}; {advice}"
-        closest = f"none of {self.count} guessed calls worked; the closest: "
-        if self.own.given or self.count == 1:
-            closest = "" if self.own.given else "the only guessed call failed: "
-        return f"{closest}{why}; {advice}"
-
 
 def _sample(data: SampleData) -> Sample:
-    """Return the sample for TOML data. Raises ValidationError if the data are no sample."""
-    spec = SampleSpec.model_validate(data)
+    """Return the sample for TOML data. Raises Refused if the data are no sample."""
+    try:
+        spec = SampleSpec.model_validate(data)
+    except ValidationError:
+        raise Refused("this is no sample", NO_GUESS) from None
     return Sample("0", tuple(spec.args), spec.kwargs, Document("", "", {}), ())
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+from opcheck.draft.not_differentiable import CONSTANT
 from opcheck.draft.target import names, resolve_either
-from opcheck.draft.trial import search_operator
+from opcheck.draft.trial import trial
 from opcheck.draft.workplace import Trial, Workplace
 from opcheck.running.own_process import Ended, apart
 from opcheck.spec.allow_list import PARTS
@@ -72,12 +73,12 @@ def cover(module: str, library: Library, workplace: Workplace, processes: int) -
             specs.setdefault(path, makers)
     missing = [name for name in known if name not in specs]
     without, unknown, constant = list[str](), dict[str, str](), dict[str, str]()
-    work = partial(search_operator, workplace=workplace)
+    work = partial(trial, workplace=replace(workplace, runs_cases=False))
     answers = apart(work, list(map(Trial, missing)), processes, 2 * workplace.budget, fresh=True)
     for name, own in zip(missing, answers, strict=True):
         if isinstance(own, Ended):
             unknown[name] = own.why
-        elif own.is_constant:
+        elif own.refusal in CONSTANT:
             constant[name] = own.refusal
         elif not own.drafts:
             unknown[name] = own.refusal

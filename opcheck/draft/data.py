@@ -19,14 +19,15 @@ Path = tuple[str | int, ...]
 
 def mapped(change: Callable[[Data], Data], data: Data) -> Data:
     """Return TOML data with a function applied to each tensor, placeholder for a tensor, and plain value."""
-
-    def inside(table: dict[str, Data]) -> dict[str, Data]:
-        # Keyword arguments are no tensor, even if one is called `shape` or `values`.
-        return {key: inside(part) if key == "kwargs" else mapped(change, part) for key, part in table.items()}
-
     if isinstance(data, list):
         return [mapped(change, part) for part in data]
-    return inside(data) if isinstance(data, dict) and not is_tensor(data) else change(data)
+    if not isinstance(data, dict) or is_tensor(data):
+        return change(data)
+    # Keyword arguments are no tensor, even if one is called `shape` or `values`.
+    return {
+        key: {name: mapped(change, value) for name, value in part.items()} if key == "kwargs" else mapped(change, part)
+        for key, part in data.items()
+    }
 
 
 def is_tensor(data: Data) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,8 +25,12 @@ FIRST_ORDER = ("backward", "forward_ad")
 """The checks that take a dtype out of the draft if they are inconclusive: finite differences are too inaccurate in it.
 Derivatives of higher order are less accurate anyway, so inconclusive checks of them do not count."""
 INITIALIZED = "The first batch in training mode initializes the parameters of this module."
+WRITES = "The operator changes its first argument in place; opcheck passes a clone in each call."
+DRAWS = "The operator draws random numbers, or a second call gives another result."
 UNMADE = "cannot be constructed: "
 """Part of the reason of a case, if the constructor of a module refuses its dtype."""
+
+CUT = "if another argument should have one, something cuts the graph (detach, .data, item(), a conversion)"
 
 MOST = 100
 """The maximum length of a comment, in characters."""
@@ -93,10 +97,10 @@ class Draft:
         for one in tries:
             for place, why in one.without_backward.items():
                 reasons.setdefault(place, []).append(why)
-        refused = [place for place in reasons if all(reasons[place])]
+        others = [place for place in reasons if not all(reasons[place])]
+        refused = [why for place, why in reasons.items() if place not in others]
         if refused:
-            others = [place for place in reasons if place not in refused]
-            self.supports["backward"] = (others or False, reasons[refused[0]][0])
+            self.supports["backward"] = (others or False, refused[0][0])
 
     @property
     def backward(self) -> bool | Sequence[int | str]:
@@ -150,27 +154,47 @@ class Draft:
         elif key == "forward" or is_refusal(reason):
             self.refused[key].setdefault(entry.removeprefix("-"), reason)
 
+    def remarks(self) -> Iterator[str]:
+        """Yield what a person should know of the draft, in words that follow its id."""
+        lacking = [
+            f"{key} ({comment(why)})" if key == "backward" else key
+            for key, (value, why) in self.supports.items() if key != "out" and value is False
+        ]  # fmt: skip
+        if lacking:
+            yield f"does not support {', '.join(lacking)}"
+        if not isinstance(self.backward, bool):
+            places = ", ".join(f"argument {one}" if isinstance(one, int) else one for one in self.backward)
+            yield f"has gradients of {places} only: {CUT}"
+        if self.inplace:
+            yield "changes its first argument: inplace = true"
+
+    def _refusals(self) -> list[str]:
+        """Return a comment for each reason for refusing dtypes. The names of the dtypes make no difference."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for what, refused in self.refused.items():
+            for name in (name for name in dtypes.KNOWN if name in refused):
+                groups.setdefault((what, refused[name].replace(name, "")), []).append(name)
+        return [
+            f"No {what} pass in {', '.join(names)}: {comment(self.refused[what][names[0]])}"
+            for (what, _), names in groups.items()
+        ]
+
     def toml(self) -> str:
         """Return the spec as an `[[operator]]` table, with a comment for each claim that was taken back."""
-        keys = {
-            "name": self.name, "variant": self.variant, "module": self.module, "variants": self.variants,
-            "devices": [self.device] if self.device else [], "dtypes": self.dtypes() or None,
-            "reseed": self.reseed, "inplace": self.inplace,
-        }  # fmt: skip
-        comments = {
-            "module": [INITIALIZED] * self.initialized,
-            "devices": ["This operator does not run on the CPU."],
-            "dtypes": [
-                f"No {what} pass in {', '.join(names)}: {comment(refused[names[0]])}"
-                for what, refused in self.refused.items() for names in _of_one_reason(refused)
-            ],
-            "reseed": ["The operator draws random numbers, or a second call gives another result."],
-            "inplace": ["The operator changes its first argument in place; opcheck passes a clone in each call."],
-        }  # fmt: skip
+        rows: list[tuple[str, Any, list[str]]] = [
+            ("name", self.name, []),
+            ("variant", self.variant, []),
+            ("module", self.module, [INITIALIZED] * self.initialized),
+            ("variants", self.variants, []),
+            ("devices", [self.device] if self.device else [], ["This operator does not run on the CPU."]),
+            ("dtypes", self.dtypes(), self._refusals()),
+            ("reseed", self.reseed, [DRAWS]),
+            ("inplace", self.inplace, [WRITES]),
+        ]
         lines = ["[[operator]]"]
-        for key, value in keys.items():
-            if value or value == {}:  # a module may be constructed without arguments
-                lines += [*(f"# {line}" for line in comments.get(key, ())), f"{key} = {render(value)}"]
+        for key, value, comments in rows:
+            if value or (key == "module" and value is not None):  # it may be constructed without arguments
+                lines += [*(f"# {line}" for line in comments), f"{key} = {render(value)}"]
         lines += ["samples = [", *(f"  {render(sample)}," for sample in self.samples), "]"]
         if self.supports:
             lines += ["", "  [operator.supports]"]
@@ -179,14 +203,6 @@ class Draft:
             of_others = "" if isinstance(value, bool) else "the others: "
             lines.append(f"  {key} = {render(value)}  # {of_others}{comment(reason)}")
         return "\n".join(lines) + "\n"
-
-
-def _of_one_reason(refused: Mapping[str, str]) -> Iterable[list[str]]:
-    """Return the refused dtypes, grouped by reason. Reasons that differ only in the name of the dtype are equal."""
-    groups: dict[str, list[str]] = {}
-    for name in (name for name in dtypes.KNOWN if name in refused):
-        groups.setdefault(refused[name].replace(name, ""), []).append(name)
-    return groups.values()
 
 
 def what_happened(reason: str) -> str:

@@ -12,19 +12,8 @@ from opcheck.draft.parameter import IDENTITY, TENSOR, Parameter, path_of
 from opcheck.draft.signature import parameters_of_constructor
 
 COMMON: tuple[Shape, ...] = (
-    (2, 3),
-    (3,),
-    (3, 3),
-    (2, 3, 3),
-    (2, 3, 4),
-    (1, 2, 4, 4),
-    (),
-    (4,),
-    (2, 4),
-    (4, 4),
-    (1, 1, 6, 6),
-    (1, 2, 2, 2, 2),
-)
+    (2, 3), (3,), (3, 3), (2, 3, 3), (2, 3, 4), (1, 2, 4, 4), (), (4,), (2, 4), (4, 4), (1, 1, 6, 6), (1, 2, 2, 2, 2),
+)  # fmt: skip
 TOGETHER: dict[int, tuple[tuple[Shape, ...], ...]] = {
     2: (((2, 3), (3,)), ((2, 3), (3, 2)), ((2, 3), (2,)), ((2, 3, 3), (2, 3)), ((1, 2, 4, 4), (3, 2, 2, 2))),
     3: (((2, 3), (4, 3), (4,)), ((1, 2, 5), (3, 2, 2), (3,)), ((1, 2, 4, 4), (3, 2, 2, 2), (3,)), ((2, 3), (3,), (3,))),
@@ -57,14 +46,13 @@ def first_samples(parameters: Sequence[Parameter], crashed: bool = False) -> Ite
     """
     required = [parameter for parameter in parameters if parameter.required]
     choices = list(islice(_choices([parameter.options for parameter in required]), MOST_CHOICES))
-    hints = [tuple(own.shapes) for own in required]
     for domain in sorted(DOMAINS, key=lambda domain: crashed and domain is not UNIT_INTERVAL):
         for choice in choices:
-            known = [own for value, own in zip(choice, hints, strict=True) for part in parts(value) if is_tensor(part)]
+            pairs = zip(choice, required, strict=True)
+            known = [parameter.shapes for value, parameter in pairs for part in parts(value) if is_tensor(part)]
             for shapes in _shapes(known) if known else ():
-                if "structure" in domain and not all(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes):
-                    continue
-                yield sample_of(required, _shaped([*choice], iter(shapes), domain))
+                if "structure" not in domain or all(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes):
+                    yield sample_of(required, _shaped([*choice], iter(shapes), domain))
 
 
 def _choices(options: Sequence[Sequence[Data]]) -> Iterator[tuple[Data, ...]]:
@@ -92,7 +80,6 @@ def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:
 
 def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:
     """Return a value with each placeholder for a tensor replaced by a recipe with the next of the shapes."""
-
     kinds = {"float": domain, "index": {"dtype": "int64", "low": 0, "high": 2}, "mask": {"dtype": "bool"}}
 
     def recipe(part: Data) -> Data:
@@ -103,9 +90,10 @@ def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:
 
 def sample_of(required: Sequence[Parameter], values: Sequence[Data]) -> SampleData:
     """Return the sample that passes values to parameters, by position where possible."""
-    args = [value for parameter, value in zip(required, values, strict=True) if not parameter.keyword]
-    kwargs = {p.name: value for p, value in zip(required, values, strict=True) if p.keyword}
-    return {"args": args, **({"kwargs": kwargs} if kwargs else {})}
+    pairs = list(zip(required, values, strict=True))
+    kwargs = {parameter.name: value for parameter, value in pairs if parameter.keyword}
+    sample: SampleData = {"args": [value for parameter, value in pairs if not parameter.keyword]}
+    return {**sample, "kwargs": kwargs} if kwargs else sample
 
 
 def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterator[list[SampleData]]:

@@ -129,11 +129,6 @@ def mentions_dtypes(said: str) -> bool:
     return DTYPES.search(said) is not None
 
 
-def message_without_digits(said: str) -> str:
-    """Return an error message without digits, so that messages that differ only in numbers are equal."""
-    return re.sub(r"\d+", "", said)
-
-
 @dataclass(frozen=True)
 class Documented:
     """What documentation says about a parameter."""
@@ -171,8 +166,7 @@ def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[
     tensors that are equal to it. Arguments that the error names are changed first. If a kernel is larger than its
     input, all tensors are enlarged at once.
     """
-    kernel = KERNEL.search(said)
-    if kernel is not None:
+    if kernel := KERNEL.search(said):
         yield mapped(partial(_at_least, sizes=[int(size) for size in re.findall(r"\d+", kernel[1])]), sample)
     hints = Hints(said, source)
     named = {key for place, one in enumerate(parameters) if hints.names(one.name) for key in (place, one.name)}
@@ -184,15 +178,19 @@ def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[
     for index, value in enumerate(each):
         if value in each[:index]:  # tensors that are alike may have to stay so
             yield from (mapped(partial(_instead_of, value, better), sample) for better in hints.better(value))
-    tensors = [{"shape": value["shape"]} for _, value in every if isinstance(value, dict) and "shape" in value][:1]
+    first = [{"shape": value["shape"]} for value in each if "shape" in value][:1]
     for one in (one for one in parameters if not one.required):
-        values: list[Data] = []
-        if NEEDED.search(said) and one.name in named and one.name not in sample.get("kwargs", {}):
-            values += [value for value in one.options if not is_tensor(value)]
-            values += [*(tensors if TENSOR in one.options or not one.annotation else ()), 2, [2], [2, 2], 0.5]
-        if WANTS_MORE.search(said):
-            values += tensors
+        is_needed = NEEDED.search(said) and one.name in named and one.name not in sample.get("kwargs", {})
+        values = [*_further(one, first)] if is_needed else []
+        values += first if WANTS_MORE.search(said) else []
         yield from (with_keyword(sample, one.name, value) for value in values)
+
+
+def _further(one: Parameter, tensors: list[Data]) -> Iterator[Data]:
+    """Yield values for an optional parameter: those that its name calls for, then tensors if it may be one, numbers."""
+    yield from (value for value in one.options if not is_tensor(value))
+    yield from tensors if TENSOR in one.options or not one.annotation else ()
+    yield from (2, [2], [2, 2], 0.5)
 
 
 class Hints:

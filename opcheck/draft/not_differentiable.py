@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 from enum import Enum
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
 
-from opcheck.draft.signature import STARRED, schemas_of
+from opcheck.draft.signature import STARRED, annotation_of, schemas_of
 from opcheck.samples.arguments import parameters
 from opcheck.samples.results import PLAIN
 
@@ -19,6 +19,7 @@ TAKES_NO_TENSOR = "it takes no tensor, so there is nothing to differentiate"
 RETURNS_NO_TENSOR = "it returns no tensor, so there is nothing to differentiate"
 ONLY_INTEGERS = "it takes tensors of integers only, so there is nothing to differentiate"
 ONLY_QUANTIZED = "it takes quantized tensors only, so there is nothing to differentiate"
+CONSTANT = (TAKES_NO_TENSOR, RETURNS_NO_TENSOR, ONLY_INTEGERS, ONLY_QUANTIZED)
 NO_KERNEL = "it has no kernel for dense tensors on the CPU"
 
 PLAIN_WORDS = {
@@ -62,21 +63,20 @@ def _is_plain(kind: Any) -> bool:
 def _is_annotated_plain(operator: Callable[..., Any]) -> bool:
     """Return whether all parameters have annotations, of types that hold no tensor."""
     try:
-        declared, hints = parameters(operator), get_type_hints(operator)
-    except Exception:  # evaluating an annotation can raise anything
+        declared = parameters(operator)
+    except (TypeError, ValueError):  # no signature
         return False
-    return all(one.kind not in STARRED and one.name in hints and _holds_no_tensor(hints[one.name]) for one in declared)
+    return all(one.kind not in STARRED and _holds_no_tensor(annotation_of(one, operator)) for one in declared)
 
 
 def _holds_no_tensor(annotation: Any) -> bool:
     origin, inside = get_origin(annotation), [one for one in get_args(annotation) if one is not ...]
-    if origin is Literal:
-        return True
-    if origin in (Union, UnionType) or (
-        isinstance(origin, type) and issubclass(origin, collections.abc.Iterable) and inside
-    ):
-        return all(map(_holds_no_tensor, inside))
-    return isinstance(annotation, type) and origin is None and issubclass(annotation, PLAIN_TYPES)
+    if origin is None:
+        return isinstance(annotation, type) and issubclass(annotation, PLAIN_TYPES)
+    is_iterable = isinstance(origin, type) and issubclass(origin, collections.abc.Iterable)
+    if origin in (Union, UnionType) or is_iterable:
+        return bool(inside) and all(map(_holds_no_tensor, inside))
+    return origin is Literal
 
 
 def _has_kernel(schemas: list[Any], keys: tuple[str, ...]) -> bool:

@@ -105,12 +105,9 @@ class Parameter:
         if listed:
             options = listed if required else [value for value in listed if value != in_toml(default)]
         elif not required:
-            options = _optional(name, text, default)
-        elif "callable" in text.lower() or (not text and TAKES_FUNCTION.search(name)):
-            options = FUNCTIONS
+            options = _optional(name, text.lower(), default)
         else:
-            own = _of_constructor if constructor else _required
-            options = [value for part in parts for value in own(name, text_of(part))]
+            options = [value for part in parts for value in _required(name, text_of(part).lower(), constructor)]
             options += [NONE] * (len(parts) < len(_parts(annotation)))
         return cls(name, tuple(options), required, keyword, annotation=text)
 
@@ -131,9 +128,7 @@ def _members(types: Sequence[Any]) -> list[Data]:
 
 def in_toml(value: Any) -> Data:
     """Return a member of an enumeration as a spec writes it. Return any other value unchanged."""
-    if isinstance(value, Enum):
-        return {"object": f"{path_of(type(value))}.{value.name}"}
-    return value
+    return {"object": f"{path_of(type(value))}.{value.name}"} if isinstance(value, Enum) else value
 
 
 def path_of(named: Callable[..., Any]) -> str:
@@ -152,46 +147,43 @@ def _named(name: str, table: dict[str, list[Data]] = BY_NAME) -> list[Data]:
     return next((values for names, values in table.items() if name.lower() in names.split()), [])
 
 
-def _of_constructor(name: str, annotation: str) -> list[Data]:
-    """Return values to try for a parameter of a constructor, which takes numbers more often than tensors."""
-    named = _named(name, OF_CONSTRUCTORS)
-    if annotation or name in WORDS:
-        return named or _required(name, annotation)
-    return named or _named(name) or [*([INDEX] if name.lower() in INDICES else []), 2, 3, 0.5, TENSOR]
-
-
 def _tensors(name: str) -> list[Data]:
     if name.lower() in INDICES:
         return [TENSOR, INDEX]
     return [MASK, TENSOR] if name.lower() in MASKS else [TENSOR]
 
 
-def _required(name: str, annotation: str) -> list[Data]:
-    kind = annotation.lower()
-    named = _named(name)
+def _required(name: str, kind: str, constructor: bool) -> list[Data]:
+    """Return values to try for a required parameter. kind: its annotation in lower case; empty if there is none."""
+    named, of_constructor = _named(name), _named(name, OF_CONSTRUCTORS) if constructor else []
+    if "callable" in kind or (not kind and TAKES_FUNCTION.search(name)):
+        return FUNCTIONS
+    if of_constructor:
+        return of_constructor
     if "tensor" in kind:
         listed = any(word in kind for word in ("list[", "sequence[", "tuple[", "iterable["))
         return [TENSORS] if listed else _tensors(name)
-    sizes = re.search(r"tuple\[(int(?:, int)*)\]", kind)
-    if sizes:
+    if sizes := re.search(r"tuple\[(int(?:, int)*)\]", kind):
         others = [2] * (sizes[1].count("int") - 1)
         return [{"tuple": [first, *others]} for first in (2, 3)]
     for words, values, types in BY_TYPE:
         if any(word in kind for word in words):
             return [value for value in named if isinstance(value, types)] or values
-    if name in WORDS or (kind and kind != "any"):
-        return named  # a string, a callable, a configuration: nothing to guess
+    if name in WORDS or kind not in ("", "any"):
+        return named  # a string, a configuration: nothing to guess
+    if constructor:  # which takes numbers more often than tensors
+        return named or [*([INDEX] if name.lower() in INDICES else []), 2, 3, 0.5, TENSOR]
     return [*named, *_tensors(name)] if named else [*_tensors(name), INDEX, 2, 0.5]
 
 
-def _optional(name: str, annotation: str, default: Any) -> list[Data]:
-    """Return values other than the default to try for an optional parameter."""
+def _optional(name: str, kind: str, default: Any) -> list[Data]:
+    """Return values other than the default to try for an optional parameter. kind: as for `_required`."""
     if name in UNVARIED:
         return []
     if isinstance(default, bool):
         return [not default]
     if name == "reduction" and isinstance(default, str):
         return [value for value in _named(name) if value != default]
-    if default is None and ("tensor" in annotation.lower() or name in ("weight", "bias")):
+    if default is None and ("tensor" in kind or name in ("weight", "bias")):
         return _tensors(name)
     return []

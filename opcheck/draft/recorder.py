@@ -26,7 +26,7 @@ from torch.random import fork_rng
 from opcheck.draft.data import LARGEST
 from opcheck.draft.parameter import in_toml, path_of
 from opcheck.draft.smaller import MOST_ELEMENTS, Group, chosen, is_small, smaller
-from opcheck.draft.target import resolve_either
+from opcheck.draft.target import package_of, resolve_either
 from opcheck.samples.resolve import Unresolved, resolve
 
 MOST_CALLS = 200
@@ -44,12 +44,11 @@ def examples(path: str, modules: Sequence[str]) -> list[Group]:
     found = [example for doc in docs if ">>>" in doc for example in doctest.DocTestParser().get_examples(doc)]
     if not found or home is None:
         return []
-    recorder, here = Recorder([path], modules), os.getcwd()
-    package = path.partition(".")[0]
+    recorder, here, package = Recorder([path], modules), os.getcwd(), package_of(path)
     with recorder.replaced, tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), fork_rng([]):
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
-        recorder.replace(module for name, module in sys.modules.items() if name.partition(".")[0] == package)
+        recorder.replace(module for name, module in sys.modules.items() if package_of(name) == package)
         names = {"torch": torch, **vars(home)}
         os.chdir(folder)
         try:
@@ -104,11 +103,8 @@ class Recorder:
         self.replaced.enter_context(patch.object(owner, name, value))
 
     def construct(self, make: type, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> None:
-        """Keep the constructor arguments of a module, if a spec can express them.
-
-        Instances of derived classes are skipped: they are constructed with other arguments.
-        """
-        if type(module) is make:
+        """Keep the constructor arguments of a module, if a spec can express them."""
+        if type(module) is make:  # a derived class has other arguments
             with suppress(Unwritable):
                 call = self.call(args, kwargs, exact=False)
                 self.constructed[module] = {key: values for key, values in call.items() if values}
@@ -120,10 +116,7 @@ class Recorder:
             self.record(path, {"module": {**self.constructed[module], **mode}}, *args, **kwargs)
 
     def record(self, path: str, construction: dict[str, Any], /, *args: Any, **kwargs: Any) -> None:
-        """Record a call, if a spec can express it and no equal call has been recorded.
-
-        Smaller versions of a large call come first. The call itself is for operators that refuse them.
-        """
+        """Record a call, if a spec can express it. Smaller versions of a large call come first."""
         try:
             plain, exact = ({**construction, **self.call(args, kwargs, exact)} for exact in (False, True))
         except Unwritable:
@@ -145,36 +138,35 @@ class Recorder:
         exact: whether small floating-point tensors keep their values. If not, they keep only shape and bounds: tests
         often use round numbers, where functions have kinks.
         """
-        if isinstance(value, torch.Tensor):
-            return _tensor(value.detach(), exact)
-        if value is None:
-            return {"none": True}
-        if type(value) in (bool, int, str) or (type(value) is float and isfinite(value)):
-            return value
-        if type(value) is complex:
-            return {"complex": [value.real, value.imag]}
-        if isinstance(value, torch.dtype):
-            return {"dtype": str(value).removeprefix("torch.")}
+        match value:
+            case torch.Tensor():
+                return _tensor(value.detach(), exact)
+            case None:
+                return {"none": True}
+            case torch.dtype():
+                return {"dtype": str(value).removeprefix("torch.")}
+            case tuple():
+                return {"tuple": [self.data(part, exact) for part in value]}
+            case torch.nn.Module() if value in self.constructed:
+                return {"call": path_of(type(value)), **self.constructed[value]}
+            case Enum():
+                return in_toml(value)
+            case FunctionType() | BuiltinFunctionType() | type():
+                return {"object": self._path(value)}
         if type(value) is list:
             return [self.data(part, exact) for part in value]
-        if isinstance(value, tuple):
-            return {"tuple": [self.data(part, exact) for part in value]}
-        return self._named(value)
+        if type(value) is complex:  # the scalars of NumPy are complex, too, but no spec has them
+            return {"complex": [value.real, value.imag]}
+        if type(value) in (bool, int, str) or (type(value) is float and isfinite(value)):
+            return value
+        raise Unwritable
 
-    def _named(self, value: Any) -> Any:
-        """Return a value that a spec gives by path: a member of an enumeration, a function, a class, a module.
-
-        Raises Unwritable for any other value.
-        """
-        if isinstance(value, torch.nn.Module) and value in self.constructed:
-            return {"call": path_of(type(value)), **self.constructed[value]}
-        if isinstance(value, Enum):
-            return in_toml(value)
-        if isinstance(value, (FunctionType, BuiltinFunctionType, type)):
-            for path in (path_of(value), f"torch.{value.__name__}", f"torch.nn.{value.__name__}"):
-                with suppress(Unresolved):
-                    if resolve(path, self.modules) is value:
-                        return {"object": path}
+    def _path(self, value: Any) -> str:
+        """Return the path by which a spec may name a function or a class. Raises Unwritable if there is none."""
+        for path in (path_of(value), f"torch.{value.__name__}", f"torch.nn.{value.__name__}"):
+            with suppress(Unresolved):
+                if resolve(path, self.modules) is value:
+                    return path
         raise Unwritable
 
 
@@ -201,22 +193,20 @@ def _places(module: Any, functions: Sequence[tuple[Any, Any]]) -> Iterator[tuple
 
 
 def _tensor(value: torch.Tensor, exact: bool) -> dict[str, Any]:
-    if value.layout is not torch.strided or type(value) not in (torch.Tensor, torch.nn.Parameter):
+    if not (value.layout is torch.strided and value.is_cpu and type(value) in (torch.Tensor, torch.nn.Parameter)):
         raise Unwritable
-    if value.device.type != "cpu":
-        raise Unwritable
-    name = str(value.dtype).removeprefix("torch.")
+    name, shape = str(value.dtype).removeprefix("torch."), list(value.shape)
     if not (value.is_floating_point() or value.is_complex()):
         if 0 < value.numel() <= MOST_ELEMENTS:
             return {"values": value.tolist(), "dtype": name}
         bounds = {} if not value.numel() or name == "bool" else {"low": int(value.min()), "high": int(value.max()) + 1}
-        return {"shape": list(value.shape), "dtype": name, **bounds}
+        return {"shape": shape, "dtype": name, **bounds}
     if not value.numel() or value.is_complex() or not bool(torch.isfinite(value).all()):
-        return {"shape": list(value.shape)}
+        return {"shape": shape}
     if exact and value.numel() <= MOST_ELEMENTS:
         return {"values": torch.round(value.double(), decimals=6).tolist()}
     low, high = float(value.min()), float(value.max())
-    low = high / 2 if low == high > 0 else low
-    if low >= 0 and high > 0:
-        return {"shape": list(value.shape), "low": round(max(low, high / 10), 4), "high": round(high * 1.01 + 1e-3, 4)}
-    return {"shape": list(value.shape)}
+    if low < 0 or high <= 0:
+        return {"shape": shape}
+    low = high / 2 if low == high else max(low, high / 10)
+    return {"shape": shape, "low": round(low, 4), "high": round(high * 1.01 + 1e-3, 4)}

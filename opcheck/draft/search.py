@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,15 +16,17 @@ from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, RETURNED, Accepted, Re
 from opcheck.draft.caller import Caller
 from opcheck.draft.data import Data, SampleData, has_differentiable, is_tensor, mapped, places, replaced
 from opcheck.draft.draft import Draft
-from opcheck.draft.guess import constructions, first_samples, further_samples
-from opcheck.draft.hint import mentions_dtypes, message_without_digits, repairs_of
+from opcheck.draft.guess import UNIT_INTERVAL, constructions, first_samples, further_samples
+from opcheck.draft.hint import mentions_dtypes, repairs_of
 from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, reason_not_to_call
 from opcheck.draft.parameter import INDEX, TENSOR, Parameter
 from opcheck.draft.recorder import examples
+from opcheck.draft.refusal import has_interpreter, is_beyond_interpreter
 from opcheck.draft.signature import parameters_of, parameters_of_constructor
 from opcheck.draft.workplace import EXAMPLES, Deadline, Trial, Workplace
 from opcheck.samples.arguments import takes_out
 from opcheck.samples.resolve import Unresolved, resolve_operator
+from opcheck.samples.results import Untestable
 from opcheck.spec.render import render
 
 MOST_WITHOUT_GRADIENT = 60
@@ -37,6 +40,11 @@ MOST_IN_VAIN = 400
 
 MOST_UNTESTABLE = 6
 """The number of calls that return no tensor, or an object that may contain one, after which the search stops."""
+
+PASS_ARGUMENTS = "pass arguments with --args"
+NEEDS_GPU = "it needs a GPU; where there is one, add --device cuda"
+OR_INTERPRETER = "; or, if its kernels are in Triton, set TRITON_INTERPRET=1"
+CONSTRUCT = "pass constructor arguments with --module, and arguments of forward with --args"
 
 T = TypeVar("T")
 
@@ -57,18 +65,15 @@ class Search:
         self.name, self.target = self.own.name, self.caller.target
 
     def drafts(self) -> list[Draft]:
-        """Return drafts from the samples that work.
-
-        There are two for a module whose evaluation mode differs from training mode, and none if no sample works. Then
-        `refusal` returns the reason.
-        """
+        """Return drafts from the samples that work; none if no sample works, for the reason that `refusal` returns."""
         if not isinstance(self.target, type) and not self.own.given:
             self.hopeless = reason_not_to_call(self.target, self.name)
         for _ in () if self.hopeless else self.constructions():
             tries = list(self.one_of_each(map(self.samples_of, self.groups)) if self.own.given else self.guessed())
             if tries:
                 return list(self.drafts_of(tries))
-        if self.caller.nearest[1].is_plain and not self.own.given:
+        error = self.caller.nearest[1].error
+        if isinstance(error, Untestable) and error.is_plain and not self.own.given:
             self.hopeless = self.hopeless or RETURNS_NO_TENSOR
         return []
 
@@ -80,7 +85,8 @@ class Search:
         """
         recipe, sample = self.caller.recipe, tries[0].sample
         if recipe is None:
-            yield Draft.of(self.name, tries, variants=self.variants(), out=takes_out(self.target) is not False)
+            variants = variants_of(self.name, self.caller.modules)
+            yield Draft.of(self.name, tries, variants=variants, out=takes_out(self.target) is not False)
             return
         trained = Draft.of(self.name, tries, self.caller.module)
         initialized = recipe.spec.train and self.caller.sets_parameters(sample)
@@ -96,13 +102,30 @@ class Search:
 
     def refusal(self) -> str:
         """Return why no sample works, in one line."""
-        if self.hopeless:
-            return self.hopeless
+        if self.hopeless or self.own.ended:
+            return self.hopeless or self.own.ended[0]
+        is_class = isinstance(self.target, type)
+        what, advice = ("constructor", CONSTRUCT) if is_class else ("signature", PASS_ARGUMENTS)
+        if not self.caller.refused:
+            unknown = self.unknown()
+            why = f"no guess for the parameter {unknown}" if unknown else f"cannot guess arguments from its {what}"
+            return f"{why}; {advice}"
+        call, nearest = self.caller.nearest
+        why = f"{render(call)}{':' if nearest.depth == RETURNED else ' raised'} {nearest.why}"
+        if nearest.needs_gpu or is_beyond_interpreter(why):
+            return f"{why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
+        if not self.own.given:
+            only = f"none of {self.caller.count} guessed calls worked; the closest"
+            why = f"{'the only guessed call failed' if self.caller.count == 1 else only}: {why}"
+        return f"{why}; {advice}"
+
+    def unknown(self) -> Parameter | None:
+        """Return the first required parameter without a guess; of a module, also of its constructor."""
         parameters = self.parameters()
         if isinstance(self.target, type) and self.caller.module is None:
             parameters = [parameters_of_constructor(self.target), *parameters]
         every = chain.from_iterable(parameters)
-        return self.caller.refusal(next((one for one in every if one.required and not one.options), None))
+        return next((one for one in every if one.required and not one.options), None)
 
     def constructions(self) -> Iterator[SampleData | None]:
         """Yield constructor arguments for `caller` to use: the given ones, or each recorded or guessed ones that work.
@@ -123,11 +146,6 @@ class Search:
             return self.own.given
         self.own.note(self.workplace.budget, call=EXAMPLES, step="in the examples in its documentation")
         return examples(self.name, self.caller.modules)
-
-    def from_groups(self) -> Iterator[SampleData]:
-        """Yield the samples of all groups. The examples run only when the first sample is requested."""
-        for group in self.groups:
-            yield from self.samples_of(group)
 
     def samples_of(self, group: Sequence[SampleData]) -> list[SampleData]:
         """Return the samples in a group of calls, without those of modules with other constructor arguments."""
@@ -152,21 +170,14 @@ class Search:
             yield from islice(self.tries(group, self.caller.called), 1)
 
     def guessed(self) -> Iterator[Accepted]:
-        """Yield the result of a guessed sample, then those of samples that differ from it in one respect.
-
-        If a function returns for none, try samples with tensors of integers: see `besides_integers`.
-        """
+        """Yield the result of a guessed sample, then those of samples that differ from it in one respect."""
         for parameters in self.parameters():
             main = self.likeliest(parameters)
-            if main is None:
-                continue
-            yield main
-            seen = [main.sample]
-            for one in self.one_of_each(further_samples(main.sample, parameters)):
-                if one.sample not in seen:
-                    seen.append(one.sample)
-                    yield one
-            return
+            if main is not None:
+                yield main
+                others = self.one_of_each(further_samples(main.sample, parameters))
+                yield from {render(one.sample): one for one in others if one.sample != main.sample}.values()
+                return
         if not isinstance(self.target, type) and self.caller.nearest[1].depth < RETURNED:
             for parameters in self.parameters():
                 yield from self.besides_integers(parameters)
@@ -178,28 +189,34 @@ class Search:
         there is nothing to differentiate.
         """
         whole = [replace(one, options=tuple(map(_of_integers, one.options))) for one in parameters]
-        for sample in islice(self.tries(first_samples(whole), self.caller.called_with_integers, whole), 1):
-            tensors = [(path, value["shape"]) for path, value in places(sample) if is_tensor(value)]
-            others = [
-                replaced(sample, path, {"shape": shape, **values})
-                for path, shape in tensors for values in ({}, {"low": 0.1, "high": 0.9}, {"low": 0, "high": 2})
-            ]  # fmt: skip
-            others += [one for group in further_samples(sample, parameters) for one in group if has_differentiable(one)]
-            before = len(self.caller.refused)
-            found = next(self.tries(others, self.caller.called), None)
-            refused = self.caller.refused[before:]
-            if found is not None:
-                yield found
-            elif not self.deadline.is_over and all(mentions_dtypes(why.why) for _, why in refused):
-                self.hopeless = ONLY_INTEGERS
+        sample = next(self.tries(first_samples(whole), self.caller.called_with_integers, whole), None)
+        if sample is None:
+            return
+        others = [
+            replaced(sample, path, {"shape": value["shape"], **domain})
+            for path, value in places(sample) if is_tensor(value)
+            for domain in ({}, UNIT_INTERVAL, {"low": 0, "high": 2})
+        ]  # fmt: skip
+        others += [one for group in further_samples(sample, parameters) for one in group if has_differentiable(one)]
+        before = len(self.caller.refused)
+        found = next(self.tries(others, self.caller.called), None)
+        if found is not None:
+            yield found
+        elif not self.deadline.is_over and all(mentions_dtypes(why.why) for _, why in self.caller.refused[before:]):
+            self.hopeless = ONLY_INTEGERS
+
+    def guesses(self, parameters: Sequence[Parameter]) -> Iterator[SampleData]:
+        """Yield the likeliest guesses, the examples, which often have one row or positive values, and other guesses."""
+        guesses = first_samples(parameters, crashed=bool(self.own.skip))
+        yield from islice(guesses, MOST_LIKELY)
+        for group in self.groups:
+            yield from self.samples_of(group)
+        yield from guesses
 
     def likeliest(self, parameters: Sequence[Parameter]) -> Accepted | None:
         """Return the result of the first sample with conclusive derivatives; else of the first sample that works."""
         fallback: Accepted | None = None
-        left = first_samples(parameters, crashed=bool(self.own.skip))
-        likely = islice(left, MOST_LIKELY)  # before examples, which often have one row, or positive values
-        guesses = chain(likely, self.from_groups(), left)
-        for number, attempt in enumerate(self.tries(guesses, self.caller.called, parameters)):
+        for number, attempt in enumerate(self.tries(self.guesses(parameters), self.caller.called, parameters)):
             if attempt.requires_grad and attempt.is_conclusive:
                 return self.with_numbers(attempt, parameters)
             fallback = fallback or attempt
@@ -212,10 +229,7 @@ class Search:
         return next((one for one in larger if one.requires_grad), fallback)
 
     def with_numbers(self, attempt: Accepted, parameters: Sequence[Parameter]) -> Accepted:
-        """Return the result of a sample with numbers for tensors that backward ignores, if the operator takes numbers.
-
-        An autograd function returns None for what `ctx` keeps as a number.
-        """
+        """Return the result of a sample with numbers in place of tensors that backward ignores, if one is accepted."""
         for place, parameter in enumerate(one for one in parameters if not one.keyword):
             numbers = [value for value in parameter.options if isinstance(value, int | float)]
             others = (replaced(attempt.sample, ("args", place), number) for number in numbers)
@@ -255,7 +269,7 @@ class Search:
             is_further, is_visible = result.depth > best, result.depth > OUT_OF_SIGHT
             vain = 0 if is_further else vain + 1
             # If the depth is unknown, a repeated message suggests no new repair.
-            message = message_without_digits(result.why)
+            message = re.sub(r"\d+", "", result.why)
             is_new = is_visible or message not in said
             if parameters and is_new and result.depth >= max(best, OUT_OF_SIGHT):
                 own = repairs_of(guess, result.why, result.source, parameters)
@@ -266,16 +280,17 @@ class Search:
                 best = result.depth
             said.add(message)
 
-    def variants(self) -> list[Any]:
-        """Return the variants of the operator that exist, as in a spec: method and in-place."""
-        home, _, name = self.name.replace(":", ".").rpartition(".")
-        if home.partition(".")[0] == "torch":
-            return [kind for kind, end in (("method", ""), ("inplace", "_")) if hasattr(torch.Tensor, name + end)]
-        try:
-            resolve_operator(f"{home}.{name}_", self.caller.modules)
-        except Unresolved:
-            return []
-        return [{"kind": "inplace", "target": f"{home}.{name}_"}]
+
+def variants_of(path: str, modules: Sequence[str]) -> list[Any]:
+    """Return the variants of an operator that exist, as in a spec: method and in-place."""
+    home, _, name = path.replace(":", ".").rpartition(".")
+    if home.partition(".")[0] == "torch":
+        return [kind for kind, end in (("method", ""), ("inplace", "_")) if hasattr(torch.Tensor, name + end)]
+    try:
+        resolve_operator(f"{home}.{name}_", modules)
+    except Unresolved:
+        return []
+    return [{"kind": "inplace", "target": f"{home}.{name}_"}]
 
 
 def _without_ones(part: Data) -> Data:

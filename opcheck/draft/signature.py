@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
-import torch
 from torch.nn import Module
 
 from opcheck.draft.hint import documented, shapes_in
 from opcheck.draft.parameter import REQUIRED, TENSOR, Parameter
-from opcheck.samples.arguments import is_function, parameters, schema_of
+from opcheck.samples import arguments
+from opcheck.samples.arguments import is_function, parameters
 
 STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 UNKNOWN = (
@@ -42,27 +42,7 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     starred = any(one.kind is one.VAR_POSITIONAL for one in declared)
     if starred and not any(one.default is one.empty for one in named):
         return list(UNKNOWN)
-    doc = _documentation(operator)
-    return [[_with_documentation(_declared(one, operator), one, doc) for one in named]]
-
-
-def _with_documentation(parameter: Parameter, declared: inspect.Parameter, doc: str) -> Parameter:
-    """Return a parameter with the shapes in its annotation and documentation, and the strings in the latter.
-
-    If there are any shapes, or if it is documented as a tensor, try a tensor first.
-    """
-    said = documented(doc, parameter.name)
-    shapes, options = (*shapes_in(str(declared.annotation)), *said.shapes), parameter.options
-    if (shapes or said.is_tensor) and TENSOR in options:
-        options = (TENSOR, *(value for value in options if value != TENSOR))
-    return _with_words(replace(parameter, shapes=shapes, options=options), declared, said.words)
-
-
-def _with_words(parameter: Parameter, declared: inspect.Parameter, words: Sequence[str]) -> Parameter:
-    """Return a parameter that has no values to try, and may take a string, with the strings in its documentation."""
-    if parameter.options or not (parameter.required or isinstance(declared.default, str)):
-        return parameter
-    return replace(parameter, options=tuple(word for word in words if word != declared.default))
+    return [[_declared(one, operator, _documentation(operator)) for one in named]]
 
 
 def _documentation(operator: Callable[..., Any]) -> str:
@@ -73,23 +53,17 @@ def _documentation(operator: Callable[..., Any]) -> str:
 
 
 def schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
-    """Return the schemas of an operator in torch's dispatcher; empty if there are none.
+    """Return the schemas of an operator in torch's dispatcher, without those with `out=` if there are others.
 
-    A function built into torch has the schemas of all overloads of its name. Schemas with `out=` are left out if there
-    are others. A C function of another package has none, whatever its name.
+    A C function of another package has none, whatever its name.
     """
-    if inspect.isbuiltin(operator) and not path.startswith("torch."):
+    is_builtin = inspect.isbuiltin(operator)
+    if is_builtin and not path.startswith("torch."):
         return []
-    first = schema_of(operator, path)
-    if first is None and inspect.isbuiltin(operator):
-        first = schema_of(operator, operator.__name__)  # for torch.fft.fftfreq, fft_fftfreq
-    operator = getattr(operator, "_opoverload", operator)
-    if first is None or getattr(operator, "_schema", None) is not None:
-        return [] if first is None else [first]
-    home, _, name = first.name.partition("::")
-    packet = getattr(getattr(torch.ops, home), name)
-    schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
-    return [one for one in schemas if not any(argument.is_out for argument in one.arguments)] or [first]
+    schemas = arguments.schemas_of(operator, path)
+    if is_builtin and not schemas:
+        schemas = arguments.schemas_of(operator, operator.__name__)  # for torch.fft.fftfreq, fft_fftfreq
+    return [one for one in schemas if not any(argument.is_out for argument in one.arguments)] or schemas[:1]
 
 
 def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
@@ -106,7 +80,7 @@ def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
             break
         doc = inspect.getdoc(base) or ""
         for one in (one for one in declared if one.kind not in STARRED and one.name not in found):
-            own = _with_words(_declared(one, base, constructor=True), one, documented(doc, one.name).words)
+            own = _declared(one, base, doc, constructor=True)
             found[one.name] = replace(own, keyword=own.keyword or keyword, required=own.required and not keyword)
         starred = {one.kind for one in declared}.intersection(STARRED)
         if not starred or (found and inspect.Parameter.VAR_KEYWORD not in starred):
@@ -115,25 +89,39 @@ def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
     return list(found.values())
 
 
-def _declared(one: inspect.Parameter, operator: Callable[..., Any], *, constructor: bool = False) -> Parameter:
-    """Return a declared parameter, of a function or of a constructor of modules, with values to try for it."""
-    annotation = "" if one.annotation is one.empty else _evaluated(one.annotation, operator)
-    keyword = one.kind is one.KEYWORD_ONLY
-    return Parameter.of(one.name, annotation, one.default, keyword=keyword, constructor=constructor)
+def _declared(
+    one: inspect.Parameter, operator: Callable[..., Any], doc: str, *, constructor: bool = False
+) -> Parameter:
+    """Return a declared parameter, of a function or of a constructor of modules, with values to try for it.
+
+    A tensor is tried first if the documentation or the annotation mentions its shape, or that it is one. A string is
+    one that the documentation quotes.
+    """
+    kind, said = annotation_of(one, operator), documented(doc, one.name)
+    own = Parameter.of(one.name, kind, one.default, keyword=one.kind is one.KEYWORD_ONLY, constructor=constructor)
+    shapes, options = (*shapes_in(str(one.annotation)), *said.shapes), own.options
+    if not constructor and (shapes or said.is_tensor) and TENSOR in options:
+        options = (TENSOR, *(value for value in options if value != TENSOR))
+    if not options and (own.required or isinstance(one.default, str)):
+        options = tuple(word for word in said.words if word != one.default)
+    return replace(own, shapes=shapes, options=options)
 
 
-def _evaluated(annotation: Any, operator: Callable[..., Any]) -> Any:
-    """Return the type that an annotation stands for; the annotation unchanged if evaluating it fails.
+def annotation_of(declared: inspect.Parameter, operator: Callable[..., Any]) -> Any:
+    """Return the type of a parameter; the text of the annotation if it cannot be evaluated, empty if there is none.
 
     None, which no parameter has for its type, is no annotation: torch's `BroadcastingList2[int]` evaluates to it.
     """
+    if declared.annotation is declared.empty:
+        return ""
     owner = getattr(operator, "__self__", operator)
     home = sys.modules.get(getattr(owner if isinstance(owner, type) else operator, "__module__", None) or "")
+    own = SimpleNamespace(__annotations__={"it": declared.annotation})
     try:
-        kind = get_type_hints(SimpleNamespace(__annotations__={"it": annotation}), vars(home) if home else {})["it"]
-        return "" if kind is type(None) else kind
+        kind = get_type_hints(own, vars(home) if home else {})["it"]
     except Exception:  # evaluating the text can raise anything
-        return annotation
+        return declared.annotation
+    return "" if kind is type(None) else kind
 
 
 def _of_schema(argument: Any) -> Parameter:

@@ -27,10 +27,7 @@ versions, and the call itself. For a class of modules, each has the constructor 
 
 
 def chosen(groups: Iterable[Group]) -> list[Group]:
-    """Return the smallest call of each kind, up to `MOST_SAMPLES`.
-
-    Calls of one kind have tensors with equal numbers of dimensions, and equal values of all other arguments.
-    """
+    """Return the smallest call of each kind, up to `MOST_SAMPLES`."""
     kinds: dict[str, Group] = {}
     for group in sorted(filter(None, groups), key=lambda group: size(group[0])):
         kinds.setdefault(json.dumps(kind(group[0])), group)
@@ -57,41 +54,37 @@ def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield smaller versions of a call with large tensors. All sizes are divided by one number, to keep proportions.
 
     Other integers may be sizes, too. In turn, they are divided if they are large, or if they equal a size, or not at
-    all. Small sizes are kept at first. Versions in which they are divided, too, come last, for tensors of many small
-    dimensions.
+    all. Versions in which small sizes are divided, too, come last, for tensors of many small dimensions.
     """
     sizes = {size for part in parts(call) if is_tensor(part) for size in part.get("shape", ())}
+    most = max(sizes)
     ways = (
-        divided(call, divisor, numbers, large)
+        _divided(call, divisor, numbers, large)
         for large in (LARGE, 1)
-        for divisor in range(max(-(-max(sizes) // SMALL), 2), max(sizes) + 1)
-        for numbers in (range(LARGE + 1, max(sizes) + 1), sizes, ())
+        for divisor in range(max(-(-most // SMALL), 2), most + 1)
+        for numbers in (range(LARGE + 1, most + 1), sizes, ())
     )
     distinct = {json.dumps(way): way for way in ways if is_small(way)}
     yield from islice(distinct.values(), MOST_SMALLER)
 
 
-def divided(call: Data, divisor: int, numbers: Container[int], large: int) -> Data:
-    """Return TOML data with each size and number above `large` divided and rounded up, to 2 at least.
+def _divided(call: Data, divisor: int, numbers: Container[int], large: int) -> Data:
+    """Return TOML data with each size above `large` divided, and so those of `numbers` that are no sizes."""
 
-    numbers: the integers outside of tensors to divide. Others are kept.
-    """
+    def divided(size: int) -> int:
+        return size if size <= large else max(-(-size // divisor), 2)
 
     def change(part: Data) -> Data:
         if is_tensor(part) and "shape" in part:
-            high = {"high": _part(part["high"], divisor, large)} if part.get("dtype") == "int64" else {}
-            return {**part, "shape": [_part(size, divisor, large) for size in part["shape"]], **high}
-        return _part(part, divisor, large) if type(part) is int and part in numbers else part
+            high = {"high": divided(part["high"])} if part.get("dtype") == "int64" else {}
+            return {**part, "shape": list(map(divided, part["shape"])), **high}
+        return divided(part) if type(part) is int and part in numbers else part
 
     return mapped(change, call)
 
 
-def _part(size: int, divisor: int, large: int) -> int:
-    return size if size <= large else max(-(-size // divisor), 2)
-
-
 def kind(call: Data) -> Data:
-    """Return TOML data with each tensor replaced by its number of dimensions or, if it has values, by its dtype."""
+    """Return a call with each tensor replaced by its number of dimensions or, if it has values, by its dtype."""
 
     def change(part: Data) -> Data:
         if not is_tensor(part):

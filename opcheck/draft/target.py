@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -29,25 +29,12 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
     if module is None:
         resolve_either(target, modules)
         return {target: ""}
-    reasons, used, parts = {}, _used(module), _parts_of_functions(module)
-    exported = getattr(module, "__all__", ())
-    for name in exported or [name for name in vars(module) if not name.startswith("_")]:
-        item = getattr(module, name, None)
-        if isinstance(item, ModuleType) or not callable(item):
-            continue
-        # Operators of torch.ops are defined elsewhere. They count if `__all__` exports them.
-        if not _own(item, module) and not (exported and is_dispatched(item)):
-            continue
-        if inspect.isclass(item) and not issubclass(item, torch.nn.Module):
-            if not issubclass(item, torch.autograd.Function) or item.__name__ in used:
-                continue
-            name = f"{name}.apply"
+    reasons, parts = {}, _parts_of_functions(module)
+    for name, item in _operators_in(module):
         path = f"{target}.{name}"
         if id(item) in parts:
-            reasons[path] = (
-                f"already tested through {parts[id(item)]}, which calls it; to draft it separately, "
-                f"run `opcheck new {path}`"
-            )
+            of = f"{parts[id(item)]}, which calls it"
+            reasons[path] = f"already tested through {of}; to draft it separately, run `opcheck new {path}`"
             continue
         try:
             resolve_either(path, modules)
@@ -58,8 +45,24 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
     return {path: why for path, why in reasons.items() if not (path.endswith("_") and path[:-1] in reasons)}
 
 
+def _operators_in(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Yield the functions, classes of modules and unused autograd.Functions of a Python module, with their names."""
+    used, exported = _used(module), getattr(module, "__all__", ())
+    for name in exported or [name for name in vars(module) if not name.startswith("_")]:
+        item = getattr(module, name, None)
+        if isinstance(item, ModuleType) or not callable(item):
+            continue
+        # Operators of torch.ops are defined elsewhere. They count if `__all__` exports them.
+        if not _own(item, module) and not (exported and is_dispatched(item)):
+            continue
+        if not inspect.isclass(item) or issubclass(item, torch.nn.Module):
+            yield name, item
+        elif is_function(item) and item.__name__ not in used:
+            yield f"{name}.apply", item
+
+
 def modules_in(target: str) -> list[str]:
-    """Return a hint that lists the modules in a package, as a list of one line; empty if there are none."""
+    """Return a hint that lists the modules in a package, in one line; no line if there are none."""
     paths = getattr(_module(target), "__path__", ())
     inside = [f"{target}.{one.name}" for one in pkgutil.iter_modules(paths) if not one.name.startswith("_")]
     return [f"try a module in it: {', '.join(inside)}"] if inside else []
@@ -82,18 +85,16 @@ def _parts_of_functions(module: ModuleType) -> dict[int, str]:
     """Return the functions that autograd.Functions of a module call, as a dict from `id` to name of the Function."""
     parts: dict[int, str] = {}
     for item in vars(module).values():
-        if is_function(item) and _own(item, module):
-            for method in (item.forward, item.backward):
-                home = getattr(inspect.unwrap(method), "__globals__", {})
-                names = (name for name in _names_in(method) if home.get(name, item) is not item)
-                parts |= {id(home[name]): item.__name__ for name in names}
+        for method in (item.forward, item.backward) if is_function(item) and _own(item, module) else ():
+            home = getattr(inspect.unwrap(method), "__globals__", {})
+            called = (home[name] for name in _names_in(method) if name in home)
+            parts |= {id(one): item.__name__ for one in called if one is not item}
     return parts
 
 
 def _names_in(function: Any) -> tuple[str, ...]:
     """Return the names that the code of a function uses. Decorators with `functools.wraps` are unwrapped."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return code.co_names if code else ()
+    return getattr(getattr(inspect.unwrap(function), "__code__", None), "co_names", ())
 
 
 def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | type[torch.nn.Module]:

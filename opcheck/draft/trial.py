@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opcheck.draft.draft import Draft
-from opcheck.draft.not_differentiable import NO_KERNEL
 from opcheck.draft.refusal import has_interpreter
 from opcheck.draft.search import Search
 from opcheck.draft.workplace import BUSY, Deadline, Record, Trial, Workplace
@@ -34,36 +33,31 @@ GUESS_SECONDS = 0.6
 """The fraction of the time for an operator that the search for samples may take."""
 
 
-def search_operator(own: Trial, workplace: Workplace) -> Trial:
-    """Search for samples of an operator, without running cases, in a process that does nothing else."""
-    workplace.alone()
-    return drafted(own, workplace, runs_cases=False)
-
-
 def trial(own: Trial, workplace: Workplace) -> Trial:
     """Draft an operator in a process that does nothing else. Return the trial unchanged if the time is over."""
     if time.monotonic() >= workplace.until:
         return own
     workplace.alone()
-    # The parent does not import this for a single operator: unlike the parent, this process exits without cleanup.
-    preload_lazy_imports()
+    if workplace.runs_cases:
+        # The parent does not import this for a single operator: unlike the parent, this process exits without cleanup.
+        preload_lazy_imports()
     return drafted(own, workplace)
 
 
-def drafted(own: Trial, workplace: Workplace, *, runs_cases: bool = True) -> Trial:
+def drafted(own: Trial, workplace: Workplace) -> Trial:
     """Search for samples of an operator, run the cases of its drafts, and return the trial."""
     own.note(begun=True)
-    fraction = GUESS_SECONDS if runs_cases else 1.0
-    deadline, guessing = (Deadline(part * workplace.budget, workplace.until) for part in (1.0, fraction))
+    deadline = Deadline(workplace.budget, workplace.until)
+    guessing = Deadline(GUESS_SECONDS * workplace.budget, workplace.until) if workplace.runs_cases else deadline
     try:
         search = Search(own, workplace, guessing)
         drafts = search.drafts()
         own.note(
             BUSY * workplace.budget,  # opcheck itself takes the next step, on a machine that may be busy
             step="while its cases were planned", call=None, drafts=drafts,
-            refusal="" if drafts else search.refusal(), is_constant=search.hopeless not in ("", NO_KERNEL),
+            refusal="" if drafts else search.refusal(),
         )  # fmt: skip
-        for draft in drafts if runs_cases else ():
+        for draft in drafts if workplace.runs_cases else ():
             _take_back(own, draft, workplace, deadline)
     except Exception as error:  # exceptions of operators are results
         what = "opcheck itself" if own.drafts else "looking for its arguments"
@@ -117,10 +111,7 @@ def reproduced(failure: tuple[Draft, str], workplace: Workplace) -> str:
 
 
 def planned(draft: Draft, session: RunSession, device: DeviceProfile) -> Sequence[Case]:
-    """Return the cases of a draft on a device, those of the checks in `FIRST` first. Raises SpecError.
-
-    The first checks find out which dtypes and features are refused. Other checks then do not try them.
-    """
+    """Return the cases of a draft on a device, those of the checks in `FIRST` first. Raises SpecError."""
     settings = session.settings
     with tempfile.TemporaryDirectory(prefix="opcheck-") as folder:
         file = Path(folder, "draft.toml")

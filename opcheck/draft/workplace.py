@@ -62,6 +62,8 @@ class Workplace:
     """The device on which operators are called."""
     changes: tuple[str, ...] = ()
     """The changes that importing the target made to settings of the process."""
+    runs_cases: bool = True
+    """Whether to run the cases of drafts, too, and not only to search for samples."""
 
     def enter(self) -> None:
         """Append the project and the current folder to sys.path, so that drafts can name modules in them."""
@@ -105,8 +107,6 @@ class Trial:
     """What was about to be done, in words."""
     refusal: str = ""
     """Why there is no draft."""
-    is_constant: bool = False
-    """Whether there is no draft because there is certainly nothing to differentiate, and not because guesses failed."""
     drafts: list[Draft] = field(default_factory=list)
     records: dict[str, Record] = field(default_factory=dict)
     """The records of the cases that have run, by id."""

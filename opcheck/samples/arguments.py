@@ -48,16 +48,22 @@ def schema_of(operator: Callable[..., Any], path: str) -> Any:
 
     A built-in function has the schema of the ATen operator of the same name.
     """
-    schemas = overloads_of(operator)
-    if not schemas:
-        try:
-            inspect.signature(operator)
-        except (TypeError, ValueError):
-            name = path.replace(":", ".").rsplit(".", 1)[-1]
-            names = (name, name.rstrip("_"), f"special_{name}", f"linalg_{name}")
-            found = (overloads_of(getattr(torch.ops.aten, one, None)) for one in names)
-            schemas = next(filter(None, found), [])
+    schemas = schemas_of(operator, path)
     return schemas[0] if schemas else None
+
+
+def schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
+    """Return the schemas of all overloads of an operator; `schema_of` returns the first."""
+    if schemas := overloads_of(operator):
+        return schemas
+    try:
+        inspect.signature(operator)
+    except (TypeError, ValueError):
+        name = path.replace(":", ".").rsplit(".", 1)[-1]
+        names = (name, name.rstrip("_"), f"special_{name}", f"linalg_{name}")
+        found = (overloads_of(getattr(torch.ops.aten, one, None)) for one in names)
+        return next(filter(None, found), [])
+    return []
 
 
 def overloads_of(operator: Any) -> list[Any]:
