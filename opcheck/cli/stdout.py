@@ -67,9 +67,15 @@ class Output(io.TextIOWrapper):
 @contextmanager
 def terminated_as_interrupt() -> Iterator[None]:
     """Make SIGTERM act like Ctrl-C: a command writes what it has, and ends."""
+
+    def interrupt(*_: object) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell script
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.raise_signal(signal.SIGINT)
+
     before: Any = None
     with suppress(ValueError):  # only the main thread can set handlers
-        before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:

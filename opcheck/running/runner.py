@@ -8,7 +8,7 @@ import time
 import traceback
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -160,7 +160,7 @@ def _contained(context: Context, start: State) -> Iterator[Contained]:
         except _Interrupted:
             raise
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and not distinct:
+            if isinstance(error, KeyboardInterrupt) and not distinct():
                 raise
             contained.error = error
 
@@ -226,17 +226,18 @@ class _Interrupted(KeyboardInterrupt):
 
 
 @contextmanager
-def _distinct_interrupts() -> Iterator[bool]:
-    """Raise _Interrupted instead of KeyboardInterrupt on SIGINT. Yield whether this works.
+def _distinct_interrupts() -> Iterator[Callable[[], bool]]:
+    """Raise _Interrupted instead of KeyboardInterrupt on SIGINT. Yield a function that returns whether this works.
 
-    If so, a plain KeyboardInterrupt comes from the operator. It does not work if SIGINT has another handler.
+    If so, a plain KeyboardInterrupt comes from the operator. It does not work if SIGINT has another handler, nor if it
+    was ignored until SIGTERM came, which acts like it.
     """
     handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or handler is signal.SIG_IGN:
-        yield True
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: True
         return
     if handler is not signal.default_int_handler:
-        yield False
+        yield lambda: signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         return
 
     def interrupt(number: int, frame: Any) -> None:
@@ -244,6 +245,6 @@ def _distinct_interrupts() -> Iterator[bool]:
 
     signal.signal(signal.SIGINT, interrupt)
     try:
-        yield True
+        yield lambda: True
     finally:
         signal.signal(signal.SIGINT, handler)

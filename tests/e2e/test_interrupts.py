@@ -25,11 +25,16 @@ samples  = [{ args = [{ shape = [1] }] }]
 REPORT = ("--report-json", "report.json")
 
 
-def interrupted(project, number, *options):
-    """Run two operators, the second of which hangs, and send a signal once something has finished."""
+def interrupted(project, number, *options, before=()):
+    """Run two operators, the second of which hangs, and send a signal once something has finished.
+
+    before: the words of a command that runs opcheck.
+    """
     project.write("slow.toml", SLOW)
     project.write("hang", "")
-    process = project.start("opcheck", "run", "slow.toml", "--check", "variants,grad_dtypes", *options, *REPORT)
+    process = project.start(
+        *before, "opcheck", "run", "slow.toml", "--check", "variants,grad_dtypes", *options, *REPORT
+    )
     deadline = time.monotonic() + 120
     while len(project.records()) < 2 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -57,6 +62,28 @@ def test_a_signal_leaves_a_report_of_what_had_finished(shared, request, number, 
     assert run.header["complete"] is False
     assert run.header["seconds"] > 0
     assert "Traceback" not in run.out + run.err
+
+
+IN_BACKGROUND = (
+    "python",
+    "-c",
+    """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+os.execv(os.path.join(os.path.dirname(sys.executable), sys.argv[1]), sys.argv[1:])
+""",
+)
+"""Runs a command as a shell script does in the background: it ignores SIGINT."""
+
+
+@pytest.mark.parametrize("options", [("-n", "2"), ("--in-process",)], ids=["workers", "in-process"])
+def test_sigterm_ends_a_run_in_the_background(shared, options):
+    def run(project):
+        return interrupted(project, signal.SIGTERM, *options, before=IN_BACKGROUND)
+
+    ended = shared(f"background {options}", run)
+    assert ended.code == 2
+    assert ended.out.splitlines()[-1] == "interrupted after 2 of 4 cases"
 
 
 LARGE = """
