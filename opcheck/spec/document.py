@@ -63,7 +63,7 @@ class Document:
         try:
             document = cls(file, text, tomli.loads(text))
         except tomli.TOMLDecodeError as error:
-            again = Positions(text).repeated()
+            again = Positions(text[: error.pos]).repeated()
             if again is not None and again.start < error.pos:  # else it comes after the mistake
                 what = f"the key {text[again.start : again.end]} is assigned a second time"
                 raise SpecError([Problem(file, again.line, again.column, what, "each key once")]) from None

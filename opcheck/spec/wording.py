@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date, datetime, time
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import filterfalse
 from typing import Any, TypeVar, get_args
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from opcheck.spec.document import written
 from opcheck.spec.positions import Path
-from opcheck.spec.problems import Problem, SpecError, listing, nearest
+from opcheck.spec.problems import Mistake, Problem, SpecError, listing, nearest
 from opcheck.spec.render import render
 from opcheck.spec.values import LITERALS, TENSOR
 from opcheck.text import counted
@@ -31,12 +31,14 @@ WANTED = {
     "tuple_type": "an array",
     "dict_type": "a table",
     "model_type": "a table",
+    "union_tag_not_found": "a number, string, boolean, array or table",
 }
 BOUNDS = {
-    "greater_than": ("gt", "a number above"),
-    "greater_than_equal": ("ge", "a number of at least"),
-    "less_than": ("lt", "a number below"),
-    "less_than_equal": ("le", "a number of at most"),
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "less_than": "a number below {lt:g}",
+    "less_than_equal": "a number of at most {le:g}",
+    "finite_number": "a finite number",
 }
 MOST = 40
 """The maximum number of names that a message lists."""
@@ -47,11 +49,11 @@ def validated(model: type[M], raw: Any, locate: Locate) -> M:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        raise SpecError(explain(error, model, raw, locate)) from None
+        raise SpecError(locate(*mistake) for mistake in explain(error, model, raw)) from None
 
 
-def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Locate) -> list[Problem]:
-    """Return one problem for each place in `raw` (parsed TOML) that the model rejects."""
+def explain(error: ValidationError, model: type[BaseModel], raw: Any) -> list[Mistake]:
+    """Return one mistake for each place in `raw` (parsed TOML) that the model rejects."""
     places: dict[tuple[Path, str], list[Any]] = {}
     for item in filterfalse(_is_long_enough, error.errors(include_url=False)):
         path = written(raw, item["loc"])  # other parts are names of union members
@@ -62,13 +64,13 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Lo
         places.setdefault((path, what), []).append(item)
     # A type error around another error comes from a union member that the author did not intend.
     around = {path[:length] for path, what in places for length in range(len(path) + bool(what))}
-    problems = {
-        (path, what): _problem(path, items, model, raw, partial(locate, key=what == "key"))
+    mistakes = {
+        (path, what): _mistake(path, items, model, raw)._replace(key=what == "key")
         for (path, what), items in places.items()
         if what or path not in around or not all(_is_type(item) for item in items)
     }
-    misspelt = {(path[:-1], problem.nearest) for (path, what), problem in problems.items() if what == "key"}
-    return [problem for place, problem in problems.items() if place not in misspelt]
+    misspelt = {(path[:-1], mistake.nearest) for (path, what), mistake in mistakes.items() if what == "key"}
+    return [mistake for place, mistake in mistakes.items() if place not in misspelt]
 
 
 def _is_long_enough(item: Any) -> bool:
@@ -84,34 +86,28 @@ def _is_type(item: Any) -> bool:
     return item["type"] in WANTED or item["type"] == "literal_error"
 
 
-def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, locate: Locate) -> Problem:
+def _mistake(path: Path, items: list[Any], model: type[BaseModel], raw: Any) -> Mistake:
     first = items[0]
     kind, context = first["type"], first.get("ctx", {})
     value = raw
     for part in path:
         value = value[part]
     if kind == "extra_forbidden":
-        return locate(path, *_unknown_key(str(path[-1]), items, model))
+        return Mistake(path, *_unknown_key(str(path[-1]), items, model))
     own = next((item["ctx"] for item in items if item["type"] == "opcheck"), None)
     if own:
-        return locate((*path, *own["at"]), own["what"], own["expected"], own["nearest"])
+        return Mistake((*path, *own["at"]), own["what"], own["expected"], own["nearest"])
     if _is_missing(first):
         key = first["loc"][-1]
         fields = [table.model_fields[key] for table in _tables(model, first["loc"]) if key in table.model_fields]
-        return locate(path, f'missing key "{key}"', next((field.description for field in fields), None) or "")
+        return Mistake(path, f'missing key "{key}"', next((field.description for field in fields), None) or "")
     if kind in ("missing", "too_short", "too_long", "string_too_short"):
-        return locate(path, *_wrong_length(path, items, value))
+        return Mistake(path, *_wrong_length(path, items, value))
     if kind in BOUNDS:
-        name, words = BOUNDS[kind]
-        return locate(path, f"{_called(path)} is out of range: {render(value)}", f"{words} {context[name]:g}")
-    if kind == "finite_number":
-        return locate(path, f"{_called(path)} is out of range: {render(value)}", "a finite number")
-    if kind == "union_tag_not_found":
-        what = f"wrong type for {_called(path)}: {name_of(value)}"
-        return locate(path, what, "a number, string, boolean, array or table")
+        return Mistake(path, f"{_called(path)} is out of range: {render(value)}", BOUNDS[kind].format(**context))
     if all(_is_type(item) for item in items):
-        return locate(path, *_wrong_value(path, items, value))
-    return locate(path, f"{_called(path)}: {first['msg'].lower()}")
+        return Mistake(path, *_wrong_value(path, items, value))
+    return Mistake(path, f"{_called(path)}: {first['msg'].lower()}")
 
 
 def _wrong_length(path: Path, items: list[Any], value: Any) -> tuple[str, str]:
