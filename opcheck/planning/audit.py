@@ -11,7 +11,7 @@ from opcheck.planning.planner import combinations, rule_against
 from opcheck.planning.selection import is_named
 from opcheck.spec import dtypes
 from opcheck.spec.checks import CheckKind
-from opcheck.spec.claims import Expect, OperatorTolerances, Tolerances, When
+from opcheck.spec.claims import Expect, Tolerances, When
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator, Variant, VariantKind, names_of
 from opcheck.spec.positions import Path
@@ -89,10 +89,9 @@ def _of_tags(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Probl
 
 
 def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:
-    tolerances: dict[Path, OperatorTolerances] = {("tolerance",): operator.spec.tolerance}
-    tolerances |= {("per_device", name, "tolerance"): one.tolerance for name, one in operator.spec.per_device.items()}
     problems: list[Problem] = []
-    for path, tolerance in tolerances.items():
+    for place, claims in operator.spec.claims.items():
+        path, tolerance = (*place, "tolerance"), claims.tolerance
         problems += _unknown_overrides(tolerance, path, operator.problem)
         if tolerance.accuracy is not None and not any(
             kind.name == "accuracy" and operator.on(device).accuracy(dtype) == tolerance.accuracy

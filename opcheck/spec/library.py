@@ -171,9 +171,7 @@ class Operator:
         positions = range(max((len(sample.args) for sample in samples), default=0))
         passed = [name for sample in samples for name in sample.kwargs]
         known = dict.fromkeys([*(names or ()), *passed, *positions])
-        tables: dict[KeyPath, PerDevice] = {(): self.spec}
-        tables |= {("per_device", name): claims for name, claims in self.spec.per_device.items()}
-        for path, claims in tables.items():
+        for path, claims in self.spec.claims.items():
             listed = claims.supports.backward
             for index, entry in enumerate(listed if isinstance(listed, tuple) else ()):
                 if entry not in known and (isinstance(entry, int) or names is not None):
