@@ -84,7 +84,8 @@ class Positions:
         For `a.b.c = 1` and `[a.b.c]` this is the component alone; for entry i of an array of tables, the name in the
         i-th header. For something without a key (an array's element, the document) it is the position of the value.
         """
-        return self._span(self._keys.get(path) or self._values.get(path))
+        extent = self._keys.get(path) or self._values.get(path)
+        return extent and self._span(extent)
 
     def value(self, path: Path) -> Span | None:
         """Return the position of the value at `path`.
@@ -94,22 +95,20 @@ class Positions:
         table without a header of its own, or an array of tables as a whole, is the name where it is first mentioned.
         The document, path `()`, is the whole text.
         """
-        return self._span(self._values.get(path) or self._keys.get(path))
+        extent = self._values.get(path) or self._keys.get(path)
+        return extent and self._span(extent)
 
     def values(self) -> Iterator[tuple[int, Span]]:
         """Yield the nesting depth and the position of every value, outer ones first."""
-        for path in sorted(self._keys | self._values, key=len):
-            span = self.value(path)
-            if span:
-                yield len(path), span
+        extents = self._keys | self._values
+        for path in sorted(extents, key=len):
+            yield len(path), self._span(extents[path])
 
     def repeated(self) -> Span | None:
         """Return the position of the first key that is assigned a second time, which TOML forbids; None without one."""
-        return self._span(self._repeated)
+        return self._repeated and self._span(self._repeated)
 
-    def _span(self, extent: _Extent | None) -> Span | None:
-        if extent is None:
-            return None
+    def _span(self, extent: _Extent) -> Span:
         start, end = extent
         line = bisect_right(self._line_starts, start)
         # Nothing follows the \r of a line end, so it never shifts a column.
