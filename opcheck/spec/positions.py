@@ -17,7 +17,7 @@ import tomli
 Path = tuple[str | int, ...]
 """The keys and array indices that lead to a value: `("operator", 3, "samples", 0, "args", 1, "shape")`."""
 
-DEEPEST = 100
+LONGEST = 100
 """The maximum length of a path. Values below are not told apart: a spec with half as many levels is rejected."""
 
 _Extent = tuple[int, int]  # start and end (exclusive), in characters of the text
@@ -218,7 +218,7 @@ class Positions:
 
 
 def _below(path: Path, part: str | int) -> Path:
-    return (*path, part) if len(path) < DEEPEST else path
+    return (*path, part) if len(path) < LONGEST else path
 
 
 def _decoded(token: str) -> str:
