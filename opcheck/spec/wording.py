@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from opcheck.spec.document import written
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Mistake, Problem, SpecError, listing, nearest
+from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
 from opcheck.spec.values import LITERALS, TENSOR
 from opcheck.text import counted
@@ -173,23 +174,14 @@ def _unknown_key(key: str, items: list[Any], model: type[BaseModel]) -> tuple[st
     if not near and key in model.model_fields and model not in tables:
         instead = f"; {key} is a key of the operator"
     elif not near and any({"args", "kwargs"} <= table.model_fields.keys() for table in tables):
-        is_of_tensor = any(key in part.model_fields for table in tables for part in _tensors_in(table))
-        instead = (
-            f"; a tensor goes under args = [{{ {key} = ... }}]"
-            if is_of_tensor
-            else f"; a keyword argument of the operator goes under kwargs = {{ {key} = ... }}"
-        )
+        instead = f"; a keyword argument of the operator goes under kwargs = {{ {key} = ... }}"
+        if key in Tensor.model_fields:
+            instead = f"; a tensor goes under args = [{{ {key} = ... }}]"
     return f'unknown key "{key}"', listing(dict.fromkeys(choices), MOST) + instead, near
 
 
 OF_TORCH = {"requires_grad": "grad", "min": "low", "max": "high", "size": "shape", "data": "values"}
 """The keys of a tensor, by the names that functions of torch and NumPy have for them."""
-
-
-def _tensors_in(table: type[BaseModel]) -> list[type[BaseModel]]:
-    """Return the models of tensors among the values of a table."""
-    parts = [part for field in table.model_fields.values() for part in _models(field.annotation, [])]
-    return [part for part in parts if _tag(part) == TENSOR]
 
 
 HOLDERS = {"Supports": True, "Dtypes": True, "OperatorTolerances": True, "Outputs": True, "SampleSpec": False}
@@ -227,7 +219,7 @@ def _models_at(model: type[BaseModel], names: tuple[str, ...]) -> list[type[Base
 
 
 def _tag(model: type[BaseModel]) -> str:
-    own = {"Tensor": "<tensor>", "SampleSpec": "<sample>", "TemplateUse": "<use>"}
+    own = {"SampleSpec": "<sample>", "TemplateUse": "<use>"}
     return own.get(model.__name__, f"<{next(iter(model.model_fields))}>")
 
 
