@@ -78,16 +78,16 @@ class Expansion:
         except SpecError as error:
             self.problems += error.problems
             return
+        in_use = self._locate_in(path)
         if not isinstance(template, Template):
-            mistake = Mistake(("use",), *unknown("template", use.use, template, 30))
-            self.problems.append(self._locate_in(path)(*mistake))
+            self.problems.append(in_use(("use",), *unknown("template", use.use, template, 30)))
             return
-        if self._report(_unknown_parameters(use, template), self._locate_in(path)):
+        if self._report(_unknown_parameters(use, template), in_use):
             return
         points: list[Point] = []
         sound = True
         for number in range(len(template.file.samples)):
-            locate = self._locate_in_template(template, number, use, path)
+            locate = _locate_in_template(template, number, use, in_use)
             try:
                 spec = template.sample(number, use.parameters, locate)
             except SpecError as error:
@@ -109,7 +109,7 @@ class Expansion:
             points += _points(spec)
             yield from self._expanded(spec, name, path, use.skip)
         if sound:  # else the points of some samples are unknown, which an entry of `skip` may match
-            self._report(_unused(use.skip, points), self._locate_in(path))
+            self._report(_unused(use.skip, points), in_use)
 
     def _expanded(self, spec: SampleSpec, label: str, path: KeyPath, further: Iterable[Point] = ()) -> Iterator[Sample]:
         """Yield the expanded samples of a written sample: one for each combination of its grid that is not skipped.
@@ -171,25 +171,24 @@ class Expansion:
 
     def _locate_in(self, path: KeyPath) -> Locate:
         """Return a function that makes the Problem for a mistake in the sample, or use of a template, at `path`."""
-        return lambda place, *words, **key: self.entry.problem((*path, *place), *words, **key)
+        return lambda place, *words: self.entry.problem((*path, *place), *words)
 
-    def _locate_in_template(self, template: Template, number: int, use: TemplateUse, path: KeyPath) -> Locate:
-        """Return a function that makes the Problem for a mistake in a sample of a template.
 
-        A mistake in a value that the use sets is reported in the use, which is at `path`; any other mistake in the
-        template.
-        """
-        in_use = self._locate_in(path)
+def _locate_in_template(template: Template, number: int, use: TemplateUse, in_use: Locate) -> Locate:
+    """Return a function that makes the Problem for a mistake in a sample of a template.
 
-        def locate(place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
-            if len(place) > 1 and place[0] in ("kwargs", "grid") and place[1] in getattr(use, str(place[0])):
-                return in_use(place, what, expected, nearest, key)
-            written, parameter = template.origin(number, place, use.parameters)
-            if parameter is not None:
-                return in_use(parameter, what, expected, nearest)
-            return template.document.problem(written, what, expected, nearest, key)
+    A mistake in a value that the use sets is reported in the use, any other one in the template.
+    """
 
-        return locate
+    def locate(place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
+        if len(place) > 1 and place[0] in ("kwargs", "grid") and place[1] in getattr(use, str(place[0])):
+            return in_use(place, what, expected, nearest, key)
+        written, parameter = template.origin(number, place, use.parameters)
+        if parameter is not None:
+            return in_use(parameter, what, expected, nearest)
+        return template.document.problem(written, what, expected, nearest, key)
+
+    return locate
 
 
 def _unknown_parameters(use: TemplateUse, template: Template) -> Iterator[Mistake]:
