@@ -80,7 +80,7 @@ class Expansion:
             return
         in_use = self._locate_in(path)
         if not isinstance(template, Template):
-            self.problems.append(in_use(("use",), *unknown("template", use.use, template, 30)))
+            self._report([Mistake(("use",), *unknown("template", use.use, template, 30))], in_use)
             return
         if self._report(_unknown_parameters(use, template), in_use):
             return
@@ -180,12 +180,12 @@ def _locate_in_template(template: Template, number: int, use: TemplateUse, in_us
     A mistake in a value that the use sets is reported in the use, any other one in the template.
     """
 
-    def locate(place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
+    def locate(place: KeyPath, what: str, expected: str, nearest: str, key: bool) -> Problem:
         if len(place) > 1 and place[0] in ("kwargs", "grid") and place[1] in getattr(use, str(place[0])):
             return in_use(place, what, expected, nearest, key)
         written, parameter = template.origin(number, place, use.parameters)
         if parameter is not None:
-            return in_use(parameter, what, expected, nearest)
+            return in_use(parameter, what, expected, nearest, False)
         return template.document.problem(written, what, expected, nearest, key)
 
     return locate

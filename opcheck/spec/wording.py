@@ -20,8 +20,8 @@ from opcheck.text import counted
 
 M = TypeVar("M", bound=BaseModel)
 
-Locate = Callable[..., Problem]
-"""A function that makes a Problem at a path of keys: `Document.problem`, or one that traces merged values."""
+Locate = Callable[[Path, str, str, str, bool], Problem]
+"""A function that makes the Problem for a Mistake: `Document.problem`, or one that traces merged values."""
 
 WANTED = {
     "int_type": "an integer",
