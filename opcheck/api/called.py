@@ -154,8 +154,8 @@ def _supports(claims: Mapping[str, Any]) -> Supports:
     if not isinstance(claims, Mapping):
         raise TypeError(f'supports is a dict such as {{"forward_ad": False}}, not {type(claims).__name__}')
 
-    def locate(path: tuple[int | str, ...], *words: str, key: bool = False) -> Problem:
-        return Problem("supports", 0, 0, *words)
+    def locate(place: tuple[int | str, ...], what: str, expected: str, nearest: str, key: bool) -> Problem:
+        return Problem("supports", 0, 0, what, expected, nearest)
 
     try:
         return validated(Supports, dict(claims), locate)

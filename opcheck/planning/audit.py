@@ -11,12 +11,11 @@ from opcheck.planning.planner import combinations, rule_against
 from opcheck.planning.selection import is_named
 from opcheck.spec import dtypes
 from opcheck.spec.checks import CheckKind
-from opcheck.spec.claims import Expect, OperatorTolerances, Tolerances, When
+from opcheck.spec.claims import Expect, Tolerances, When
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator, Variant, VariantKind, names_of
 from opcheck.spec.positions import Path
-from opcheck.spec.problems import Problem, nearest, unknown
-from opcheck.spec.wording import Locate
+from opcheck.spec.problems import Mistake, Problem, nearest, unknown
 
 
 def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
@@ -66,7 +65,7 @@ def _meant(names: Iterable[str], ids: list[str]) -> str:
 
 
 def _of_profile(device: DeviceProfile) -> Iterator[Problem]:
-    yield from _unknown_overrides(device.tolerance, ("tolerance",), device.problem)
+    yield from (device.problem(*mistake) for mistake in _unknown_overrides(device.tolerance, ("tolerance",)))
     choices = _choices([device], get_args(VariantKind))
     for expect in device.expect:
         yield from _unknown_names(expect, choices)
@@ -89,11 +88,10 @@ def _of_tags(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Probl
 
 
 def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:
-    tolerances: dict[Path, OperatorTolerances] = {("tolerance",): operator.spec.tolerance}
-    tolerances |= {("per_device", name, "tolerance"): one.tolerance for name, one in operator.spec.per_device.items()}
     problems: list[Problem] = []
-    for path, tolerance in tolerances.items():
-        problems += _unknown_overrides(tolerance, path, operator.problem)
+    for place, claims in operator.spec.claims.items():
+        path, tolerance = (*place, "tolerance"), claims.tolerance
+        problems += [operator.problem(*mistake) for mistake in _unknown_overrides(tolerance, path)]
         if tolerance.accuracy is not None and not any(
             kind.name == "accuracy" and operator.on(device).accuracy(dtype) == tolerance.accuracy
             for device, _, dtype, kind in _planned([operator], devices)
@@ -159,9 +157,9 @@ def _unknown_names(expect: Expect, choices: Mapping[str, Collection[str]]) -> It
                 yield expect.problem(place, *unknown(key, name, known, 30))
 
 
-def _unknown_overrides(tolerance: Tolerances, path: Path, locate: Locate) -> Iterator[Problem]:
+def _unknown_overrides(tolerance: Tolerances, path: Path) -> Iterator[Mistake]:
     known: dict[str, Collection[str]] = {"check": check_kinds(), "dtype": dtypes.known()}
     for key, choices in known.items():
         for name in getattr(tolerance, key):
             if name not in choices:
-                yield locate((*path, key, name), *unknown(key, name, choices, 30), key=True)
+                yield Mistake((*path, key, name), *unknown(key, name, choices, 30), key=True)

@@ -43,9 +43,8 @@ class Selection:
     def mistakes(self, library: Library) -> list[str]:
         """Return a message for each name in the selection that does not exist."""
         ids = [name for operator in library for name in (operator.id, operator.spec.name)]
-        claims = [operator.spec.dtypes for operator in library]
-        claims += [one.dtypes for operator in library for one in operator.spec.per_device.values()]
-        claimed = {name for claim in claims for name in claim.forward_names()}  # device profiles declare some of them
+        claims = [one for operator in library for one in operator.spec.claims.values()]
+        claimed = {name for one in claims for name in one.dtypes.forward_names()}  # some are those of profiles
         tags = sorted({tag for operator in library for tag in operator.spec.tags})
         named: list[tuple[str, tuple[str, ...], list[str]]] = [
             ("check", self.checks, list(check_kinds())),

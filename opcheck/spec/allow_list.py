@@ -39,8 +39,9 @@ class Part:
     """The allowed methods of the classes in this part."""
 
     def lists(self, name: str) -> bool:
-        """Return whether a name is public or an allowed private name."""
-        return not name.startswith("_") or any(fnmatchcase(name, one) for one in self.also)
+        """Return whether a name is public or an allowed private name, and not forbidden."""
+        is_named = not name.startswith("_") or any(fnmatchcase(name, one) for one in self.also)
+        return is_named and name not in self.never
 
 
 _SCIPY = (
@@ -125,14 +126,13 @@ def refused(path: str, modules: Sequence[str]) -> Words | None:
 
 def part_of(dotted: str, modules: Sequence[str]) -> str:
     """Return the part of an allowed library that contains a path, or an empty string if the path is not allowed."""
-    part, _, name = dotted.rpartition(".")
     if dotted.startswith(f"{DISPATCHER}."):
         return _namespace_of(dotted, modules)
-    if name in getattr(PARTS.get(part.rpartition(".")[0]), "methods", ()):  # a method of a class in a part
-        part = part.rpartition(".")[0]
-    if part not in PARTS or part.partition(".")[0] not in modules or name in PARTS[part].never:
-        return ""
-    if dotted in (*PARTS, DISPATCHER):
+    part, _, name = dotted.rpartition(".")
+    outer = part.rpartition(".")[0]
+    if outer in PARTS and name in PARTS[outer].methods:
+        part = outer
+    if part not in PARTS or part.partition(".")[0] not in modules or dotted in (*PARTS, DISPATCHER):
         return ""
     return part if PARTS[part].lists(name) else ""
 

@@ -167,14 +167,13 @@ def profiles(folders: tuple[Path, ...] = (), files: tuple[Path, ...] = ()) -> di
 
     Raises SpecError with the mistakes in all profiles.
     """
-    written, problems = read_installed()
-    more, mistakes = _read(folders, files)
-    problems = [*problems, *mistakes]
-    written = {name: [*written.get(name, ()), *more.get(name, ())] for name in {**written, **more}}
+    installed, mistakes = read_installed()
+    further, more = _read(folders, files)
+    written, problems = [*installed, *further], [*mistakes, *more]
     whole: dict[str, DeviceProfile] = {}
-    for name, same in written.items():
+    for name, profile in {one.name: one for one in written}.items():
         try:
-            whole[name] = _with_inherited(same[-1], written)
+            whole[name] = _with_inherited(profile, written)
         except SpecError as error:
             problems += error.problems
     if problems:
@@ -182,19 +181,15 @@ def profiles(folders: tuple[Path, ...] = (), files: tuple[Path, ...] = ()) -> di
     return whole
 
 
-Written = dict[str, list[DeviceProfile]]
-"""The profiles of each name, without inherited keys; a later one replaces those before it."""
-
-
 @lru_cache(maxsize=1)
-def read_installed() -> tuple[Written, list[Problem]]:
+def read_installed() -> tuple[list[DeviceProfile], list[Problem]]:
     """Return the built-in profiles and those of installed packages, and the mistakes in them. They are read once."""
     folders, problems = _installed_folders()
     written, mistakes = _read((BUILTIN, *folders))
     return written, [*problems, *mistakes]
 
 
-def _read(folders: Iterable[Path], files: Iterable[Path] = ()) -> tuple[Written, list[Problem]]:
+def _read(folders: Iterable[Path], files: Iterable[Path] = ()) -> tuple[list[DeviceProfile], list[Problem]]:
     """Return the profiles in folders and files, and the mistakes in them."""
     problems: list[Problem] = []
     paths: list[Path] = []
@@ -203,29 +198,29 @@ def _read(folders: Iterable[Path], files: Iterable[Path] = ()) -> tuple[Written,
             paths += sorted(folder.glob("*.toml"))
         else:
             problems.append(Problem(shown(folder), 1, 1, "no such folder", "a folder of device profiles"))
-    written: Written = {}
+    written: list[DeviceProfile] = []
     for path in (*paths, *files):
         try:
-            profile = read_profile(path)
+            written.append(read_profile(path))
         except SpecError as error:
             problems += error.problems
-        else:
-            written.setdefault(profile.name, []).append(profile)
     return written, problems
 
 
-def _with_inherited(profile: DeviceProfile, written: Written, heirs: tuple[DeviceProfile, ...] = ()) -> DeviceProfile:
+def _with_inherited(
+    profile: DeviceProfile, written: list[DeviceProfile], heirs: tuple[DeviceProfile, ...] = ()
+) -> DeviceProfile:
     """Return a profile with inherited keys. Raises SpecError if a parent does not exist, or if profiles form a circle.
 
-    heirs: the profiles that inherit from this one, the furthest first.
+    written: all profiles, without inherited keys. heirs: those that inherit from this one, the furthest first.
     """
     if profile.inherits is None:
         return profile
-    same = written.get(profile.inherits, [])
+    same = [one for one in written if one.name == profile.inherits]
     if profile in same:  # its own name refers to the profile that it replaces
         same = same[: same.index(profile)]
     if not same:
-        others = [name for name, several in written.items() if name != profile.name or len(several) > 1]
+        others = dict.fromkeys(one.name for one in written if one is not profile)
         raise SpecError([profile.problem(("inherits",), *unknown("device", profile.inherits, others))])
     parent, line = same[-1], (*heirs, profile)
     if parent in line:

@@ -63,7 +63,7 @@ class Document:
         try:
             document = cls(file, text, tomli.loads(text))
         except tomli.TOMLDecodeError as error:
-            again = Positions(text).repeated()
+            again = Positions(text[: error.pos]).repeated()
             if again is not None and again.start < error.pos:  # else it comes after the mistake
                 what = f"the key {text[again.start : again.end]} is assigned a second time"
                 raise SpecError([Problem(file, again.line, again.column, what, "each key once")]) from None
@@ -72,8 +72,7 @@ class Document:
             raise SpecError([Problem(file, error.lineno, error.colno, what)]) from None
         except (ValueError, RecursionError) as error:
             raise SpecError([_too_much(file, text, str(error))]) from None
-        mistakes = (one._replace(place=(*within, *one.place)) for one in _extremes(document.at(within)))
-        problems = [document.problem(*one) for one in mistakes]
+        problems = [document.problem(*mistake) for mistake in _extremes(document.at(within), within)]
         if problems:
             raise SpecError(problems)
         return document
@@ -154,9 +153,9 @@ def _too_much(file: str, text: str, why: str) -> Problem:
     return Problem(file, 1, 1, f"TOML that cannot be read: {why}")
 
 
-def _extremes(data: dict[str, Any]) -> Iterator[Mistake]:
+def _extremes(table: dict[str, Any], place: KeyPath) -> Iterator[Mistake]:
     """Yield a mistake for each control character, long integer and deep nesting, and for too many values."""
-    count, level = 0, list[tuple[KeyPath, Any]]([((), data)])
+    count, level = 0, list[tuple[KeyPath, Any]]([(place, table)])
     for _ in range(DEEPEST):
         within: list[tuple[KeyPath, Any]] = []
         for path, node in level:
@@ -174,7 +173,7 @@ def _extremes(data: dict[str, Any]) -> Iterator[Mistake]:
         level = within
     yield from (Mistake(path, *NESTED) for path, _ in level)
     if count > MOST_VALUES:
-        yield Mistake((), f"{count} values are too many for one file", f"at most {MOST_VALUES}")
+        yield Mistake(place, f"{count} values are too many for one file", f"at most {MOST_VALUES}")
 
 
 def _unseen(what: str, text: str) -> tuple[str, str]:

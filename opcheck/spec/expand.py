@@ -65,43 +65,29 @@ class Expansion:
     def _written(self) -> Iterator[Sample]:
         for index, written in enumerate(self.spec.samples):
             path = ("samples", index)
-            locate = self._locate_in(path)
             label = written.name or str(index)
-            if not isinstance(written, TemplateUse):
-                if not self._report(self._mistakes(written, label), locate):
-                    yield from self._expanded(written, label, path)
-                continue
-            try:
-                template = self._template(written, locate)
-            except SpecError as error:
-                self.problems += error.problems
-            else:
-                yield from self._used(template, written, label, path)
+            if isinstance(written, TemplateUse):
+                yield from self._used(written, label, path)
+            elif not self._report(self._mistakes(written, label), self._locate_in(path)):
+                yield from self._expanded(written, label, path)
 
-    def _template(self, use: TemplateUse, locate: Locate) -> Template:
-        """Return the template that a use names. Raises SpecError if it does not exist or has no such parameters."""
-        template = self.find(use.use)
-        if not isinstance(template, Template):
-            raise SpecError([locate(("use",), *unknown("template", use.use, template, 30))])
-        expected = f"no parameters (the template {template.name} has none)"
-        if template.parameters:
-            expected = f"{listing(template.parameters, 30)} (parameters of the template {template.name})"
-        choices = (*template.parameters, *TemplateUse.model_fields)
-        problems = [
-            locate((name,), f'unknown key "{name}"', expected, nearest(name, choices), key=True)
-            for name in use.parameters
-            if name not in template.parameters
-        ]
-        if problems:
-            raise SpecError(problems)
-        return template
-
-    def _used(self, template: Template, use: TemplateUse, label: str, path: KeyPath) -> Iterator[Sample]:
+    def _used(self, use: TemplateUse, label: str, path: KeyPath) -> Iterator[Sample]:
         """Yield the expanded samples of a template, with what its use in the operator adds to each."""
+        try:
+            template = self.find(use.use)
+        except SpecError as error:
+            self.problems += error.problems
+            return
+        in_use = self._locate_in(path)
+        if not isinstance(template, Template):
+            self._report([Mistake(("use",), *unknown("template", use.use, template, 30))], in_use)
+            return
+        if self._report(_unknown_parameters(use, template), in_use):
+            return
         points: list[Point] = []
         sound = True
         for number in range(len(template.file.samples)):
-            locate = self._locate_in_template(template, number, use, path)
+            locate = _locate_in_template(template, number, use, in_use)
             try:
                 spec = template.sample(number, use.parameters, locate)
             except SpecError as error:
@@ -123,7 +109,7 @@ class Expansion:
             points += _points(spec)
             yield from self._expanded(spec, name, path, use.skip)
         if sound:  # else the points of some samples are unknown, which an entry of `skip` may match
-            self._report(_unused(use.skip, points), self._locate_in(path))
+            self._report(_unused(use.skip, points), in_use)
 
     def _expanded(self, spec: SampleSpec, label: str, path: KeyPath, further: Iterable[Point] = ()) -> Iterator[Sample]:
         """Yield the expanded samples of a written sample: one for each combination of its grid that is not skipped.
@@ -185,25 +171,34 @@ class Expansion:
 
     def _locate_in(self, path: KeyPath) -> Locate:
         """Return a function that makes the Problem for a mistake in the sample, or use of a template, at `path`."""
-        return lambda place, *words, **key: self.entry.problem((*path, *place), *words, **key)
+        return lambda place, *words: self.entry.problem((*path, *place), *words)
 
-    def _locate_in_template(self, template: Template, number: int, use: TemplateUse, path: KeyPath) -> Locate:
-        """Return a function that makes the Problem for a mistake in a sample of a template.
 
-        A mistake in a value that the use sets is reported in the use, which is at `path`; any other mistake in the
-        template.
-        """
-        in_use = self._locate_in(path)
+def _locate_in_template(template: Template, number: int, use: TemplateUse, in_use: Locate) -> Locate:
+    """Return a function that makes the Problem for a mistake in a sample of a template.
 
-        def locate(place: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
-            if len(place) > 1 and place[0] in ("kwargs", "grid") and place[1] in getattr(use, str(place[0])):
-                return in_use(place, what, expected, nearest, key)
-            written, parameter = template.origin(number, place, use.parameters)
-            if parameter is not None:
-                return in_use(parameter, what, expected, nearest)
-            return template.document.problem(written, what, expected, nearest, key)
+    A mistake in a value that the use sets is reported in the use, any other one in the template.
+    """
 
-        return locate
+    def locate(place: KeyPath, what: str, expected: str, nearest: str, key: bool) -> Problem:
+        if len(place) > 1 and place[0] in ("kwargs", "grid") and place[1] in getattr(use, str(place[0])):
+            return in_use(place, what, expected, nearest, key)
+        written, parameter = template.origin(number, place, use.parameters)
+        if parameter is not None:
+            return in_use(parameter, what, expected, nearest, False)
+        return template.document.problem(written, what, expected, nearest, key)
+
+    return locate
+
+
+def _unknown_parameters(use: TemplateUse, template: Template) -> Iterator[Mistake]:
+    expected = f"no parameters (the template {template.name} has none)"
+    if template.parameters:
+        expected = f"{listing(template.parameters, 30)} (parameters of the template {template.name})"
+    for name in use.parameters:
+        if name not in template.parameters:
+            near = nearest(name, (*template.parameters, *TemplateUse.model_fields))
+            yield Mistake((name,), f'unknown key "{name}"', expected, near, key=True)
 
 
 def _text(value: Value) -> str:
@@ -244,18 +239,14 @@ def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) 
 
 def _same_as_nothing(spec: SampleSpec, listed: Iterable[tuple[KeyPath, Any]]) -> Iterator[Mistake]:
     """Yield a mistake for each `{ same = ... }` in a sample that does not refer to a tensor among its arguments."""
-    same = [(place, part.same) for place, part in listed if isinstance(part, SameValue)]
-    if not same:
-        return
-    values: dict[int | str, list[Value]] = {index: [item] for index, item in enumerate(spec.args)}
-    values.update({name: [item] for name, item in spec.kwargs.items()})
-    values.update(spec.grid)
-    known = [key for key, items in values.items() if all(isinstance(item, Tensor) for item in items)]
-    for place, key in same:
-        if key not in known:
-            what = f"there is no tensor at position {key}"
-            if isinstance(key, str):
-                what = f'no argument called "{key}" is a tensor'
+    known: list[int | str] = [index for index, item in enumerate(spec.args) if isinstance(item, Tensor)]
+    known += [name for name, item in spec.kwargs.items() if isinstance(item, Tensor) and name not in spec.grid]
+    known += [name for name, items in spec.grid.items() if all(isinstance(item, Tensor) for item in items)]
+    for place, part in listed:
+        if isinstance(part, SameValue) and part.same not in known:
+            key = part.same
+            is_name = isinstance(key, str)
+            what = f'no argument called "{key}" is a tensor' if is_name else f"there is no tensor at position {key}"
             expected = listing(map(render, known)) if known else "another argument that is a tensor"
             yield Mistake((*place, "same"), what, expected, nearest(key, map(str, known)))
 

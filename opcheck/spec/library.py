@@ -61,11 +61,6 @@ class Sample:
         return [part for _, part in parts([self.args, self.kwargs]) if isinstance(part, Tensor)]
 
     @cached_property
-    def leaf_layouts(self) -> set[str]:
-        """The layouts of the tensors that are differentiated in a floating or complex dtype."""
-        return {tensor.layout for tensor in self.tensors if tensor.grad is not False}
-
-    @cached_property
     def elements(self) -> int:
         """The total number of elements of the tensors."""
         return sum(recipe.numel for recipe in self.tensors)
@@ -171,9 +166,7 @@ class Operator:
         positions = range(max((len(sample.args) for sample in samples), default=0))
         passed = [name for sample in samples for name in sample.kwargs]
         known = dict.fromkeys([*(names or ()), *passed, *positions])
-        tables: dict[KeyPath, PerDevice] = {(): self.spec}
-        tables |= {("per_device", name): claims for name, claims in self.spec.per_device.items()}
-        for path, claims in tables.items():
+        for path, claims in self.spec.claims.items():
             listed = claims.supports.backward
             for index, entry in enumerate(listed if isinstance(listed, tuple) else ()):
                 if entry not in known and (isinstance(entry, int) or names is not None):
@@ -238,7 +231,8 @@ class Operator:
 
     def has_leaves_in(self, *layouts: str) -> bool:
         """Return whether there is a sample whose leaves all have one of these layouts."""
-        return any(sample.leaf_layouts.issubset(layouts) for sample in self.samples)
+        leaves = ([tensor for tensor in sample.tensors if tensor.grad is not False] for sample in self.samples)
+        return any(all(leaf.layout in layouts for leaf in each) for each in leaves)
 
     def has_disclaimers(self, supports: Supports) -> bool:
         """Return whether the spec disclaims something that the check `unsupported` can test."""

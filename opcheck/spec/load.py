@@ -231,7 +231,7 @@ class Loader:
         try:
             spec: OperatorSpec | None = OperatorSpec.model_validate(entry.raw)
         except ValidationError as error:
-            problems = explain(error, OperatorSpec, entry.raw, entry.problem)
+            problems = [entry.problem(*mistake) for mistake in explain(error, OperatorSpec, entry.raw)]
             spec = _without_mistakes(error, entry.raw)  # checked further, to report all mistakes at once
         samples: tuple[Sample, ...] = ()
         if spec is not None:

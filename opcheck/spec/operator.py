@@ -36,6 +36,7 @@ from opcheck.spec.model import (
     named,
     refuse,
 )
+from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.recipe import Layout, Tensor, check_bounds, nested
 from opcheck.spec.values import Scalar, Value
 
@@ -262,6 +263,11 @@ class Claims(PerDevice):
         default=(), description="names to select cases by; pytest markers, so no marker that pytest itself uses"
     )
     notes: str = Field(default="", description="notes for readers")
+
+    @property
+    def claims(self) -> dict[KeyPath, PerDevice]:
+        """The claims in general and on each device, by the path of their table."""
+        return {(): self, **{("per_device", name): claims for name, claims in self.per_device.items()}}
 
     @property
     def masked_semantics(self) -> bool:

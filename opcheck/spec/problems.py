@@ -15,10 +15,8 @@ from opcheck.text import printable, shortened
 
 LONGEST = 300
 """The maximum length of `what` in a message, in characters. `expected` may be three times as long."""
-SIMILAR = 0.6
-"""The minimum `difflib` similarity between a word and the choice that was probably meant."""
 COMPARED = 50
-"""The maximum number of choices, the likeliest ones, to compare with a word by `difflib`, which is slow."""
+"""The maximum number of choices to compare with a word by `difflib`, which is slow where many resemble it."""
 
 
 @dataclass(frozen=True, order=True)
@@ -102,12 +100,12 @@ def _nearest(word: str, choices: tuple[str, ...]) -> str:
     if len(word) > LONGEST:
         return ""
     likely = choices if len(choices) <= COMPARED else _likely(word, choices)
-    close = difflib.get_close_matches(word, likely, n=1, cutoff=SIMILAR)
+    close = difflib.get_close_matches(word, likely, n=1)
     return close[0] if close else ""
 
 
 def _likely(word: str, choices: Iterable[str]) -> list[str]:
-    """Return the choices that share most letters with a word, in any order. This is faster than `difflib`."""
+    """Return the choices that share most letters with a word, in any order."""
     letters = Counter(word)
 
     def likeness(choice: str) -> float:

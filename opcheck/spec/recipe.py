@@ -1,13 +1,10 @@
 """The recipe of a tensor: its shape or values, and optionally its dtype, distribution, layout and memory."""
 
 import json
-from collections.abc import Iterator
-from itertools import chain
 from math import prod
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from opcheck.spec import dtypes
 from opcheck.spec.model import Count, Finite, Frozen, Model, named, refuse
@@ -169,64 +166,64 @@ class Tensor(Model):
         if self.grad and self.dtype not in (None, "real") and not dtypes.is_differentiable(self.dtype):
             raise refuse(f"a tensor of {self.dtype} has no derivative", "a floating or complex dtype", at=("grad",))
         if self.model_fields_set - PLAIN:
-            for mistake in chain(self._contradictions(), self._layout_contradictions()):
-                raise mistake
+            self._refuse_contradictions()
+            self._refuse_contradictions_of_layout()
         return self
 
-    def _contradictions(self) -> Iterator[PydanticCustomError]:
-        """Yield the mistake for each combination of keys that is not allowed, other than about layout and memory."""
+    def _refuse_contradictions(self) -> None:
+        """Raise the mistake for a combination of keys that is not allowed, other than about layout and memory."""
         written, rank = self.model_fields_set, len(self.sizes)
         square: list[str | None] = [self.structure] if self.structure in SQUARE_STRUCTURES else []
         square += [self.through] if self.through in SQUARE_THROUGH else []
         if square and (rank < 2 or self.sizes[-1] != self.sizes[-2]):
-            yield refuse(
+            raise refuse(
                 f"{square[0]} needs square matrices, not the shape {list(self.sizes)}", "two equal last dimensions"
             )
         if self.normal and written & {"low", "high"}:
-            yield refuse("low and high do not go with mean and std", "either bounds, or mean and std")
+            raise refuse("low and high do not go with mean and std", "either bounds, or mean and std")
         if "contains" in written and self.dtype == "bool":
-            yield refuse("contains does not apply to masks", "explicit values")
+            raise refuse("contains does not apply to masks", "explicit values")
         if "contains" in written and self.structure is not None:
-            yield refuse(f"contains would spoil the structure {self.structure}", "either contains or structure")
+            raise refuse(f"contains would spoil the structure {self.structure}", "either contains or structure")
         if self.contains is not None and len(self.contains) > self.numel:
-            yield refuse(
+            raise refuse(
                 f"{len(self.contains)} numbers do not fit into a tensor of {self.numel} elements", "a larger shape"
             )
         if "values" in written:
             for key in ("low", "high", "exclude", "contains", "mean", "std"):
                 if key in written:
-                    yield refuse(f"{key} does not apply to explicit values", f"either values or {key}")
+                    raise refuse(f"{key} does not apply to explicit values", f"either values or {key}")
             if self.structure in ("distinct", "permutation", "one_hot"):
-                yield refuse(
+                raise refuse(
                     f"the structure {self.structure} would replace the explicit values", "either values or structure"
                 )
 
-    def _layout_contradictions(self) -> Iterator[PydanticCustomError]:
-        """Yield the mistake for each combination of keys about layout and memory that is not allowed."""
+    def _refuse_contradictions_of_layout(self) -> None:
+        """Raise the mistake for a combination of keys about layout and memory that is not allowed."""
         rank, layout = len(self.sizes), self.layout
         for key, layouts in LAYOUTS_WITH.items():
             if key in self.model_fields_set and layout not in layouts:
                 expected = "a sparse layout" if layouts == SPARSE_LAYOUTS else f"the layout {' or '.join(layouts)}"
-                yield refuse(f"{key} does not apply to the layout {layout}", expected)
+                raise refuse(f"{key} does not apply to the layout {layout}", expected)
         if self.memory == "channels_last" and rank not in (4, 5):
-            yield refuse(
+            raise refuse(
                 f"channels_last needs 4 or 5 dimensions, not {rank}", "such a shape, or another memory", at=("memory",)
             )
         inner = self.dense_dim or 0
         least = min(inner, 1) if layout in ("strided", "mkldnn", "sparse_coo") else 2
         if rank - inner < least:
             dims = counted(least, "sparse dimension" if inner else "dimension")
-            yield refuse(f"the layout {layout} needs at least {dims}, not {max(rank - inner, 0)}", "a larger shape")
+            raise refuse(f"the layout {layout} needs at least {dims}, not {max(rank - inner, 0)}", "a larger shape")
         block, matrix = self.blocksize or (1, 1), self.sizes[: rank - inner][-2:]
         if any(size % side for size, side in zip(matrix, block, strict=False)):
-            yield refuse(
+            raise refuse(
                 f"blocks of {list(block)} do not tile a matrix of shape {list(matrix)}",
                 "sizes that they divide",
                 at=("blocksize",),
             )
         places = prod(self.sizes[: rank - inner] if layout == "sparse_coo" else matrix) // prod(block)
         if (self.nnz or 0) > places:
-            yield refuse(
+            raise refuse(
                 f"nnz = {self.nnz} is too many: there are {counted(places, 'place')}", f"at most {places}", at=("nnz",)
             )
 

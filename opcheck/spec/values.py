@@ -74,11 +74,14 @@ class SameValue(Model):
 
 
 LITERALS = ("none", "complex", "slice", "ellipsis", "tuple", "object", "mapping", "call", "same")
-SCALAR, ARRAY, TENSOR = "<scalar>", "<array>", "<tensor>"
+SCALAR, ARRAY, TENSOR = "<scalar>", "<array>", "<shape>"
 
 
 def kind_of(value: Any) -> str | None:
-    """Return the tag of the union member that validates a TOML value, or None. Brackets distinguish tags from keys."""
+    """Return the tag of the union member that validates a TOML value, or None.
+
+    The tag of a table is its first key. Brackets distinguish tags from keys.
+    """
     if isinstance(value, dict):
         for key in LITERALS:
             if key in value and "shape" not in value:
@@ -88,8 +91,6 @@ def kind_of(value: Any) -> str | None:
         return ARRAY
     if isinstance(value, (bool, int, float, str)):
         return SCALAR
-    if isinstance(value, Tensor):
-        return TENSOR
     if isinstance(value, Model):
         return f"<{next(iter(type(value).model_fields))}>"
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date, datetime, time
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import filterfalse
 from typing import Any, TypeVar, get_args
 
@@ -12,15 +12,16 @@ from pydantic import BaseModel, ValidationError
 
 from opcheck.spec.document import written
 from opcheck.spec.positions import Path
-from opcheck.spec.problems import Problem, SpecError, listing, nearest
+from opcheck.spec.problems import Mistake, Problem, SpecError, listing, nearest
+from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
 from opcheck.spec.values import LITERALS, TENSOR
 from opcheck.text import counted
 
 M = TypeVar("M", bound=BaseModel)
 
-Locate = Callable[..., Problem]
-"""A function that makes a Problem at a path of keys: `Document.problem`, or one that traces merged values."""
+Locate = Callable[[Path, str, str, str, bool], Problem]
+"""A function that makes the Problem for a Mistake: `Document.problem`, or one that traces merged values."""
 
 WANTED = {
     "int_type": "an integer",
@@ -31,12 +32,14 @@ WANTED = {
     "tuple_type": "an array",
     "dict_type": "a table",
     "model_type": "a table",
+    "union_tag_not_found": "a number, string, boolean, array or table",
 }
 BOUNDS = {
-    "greater_than": ("gt", "a number above"),
-    "greater_than_equal": ("ge", "a number of at least"),
-    "less_than": ("lt", "a number below"),
-    "less_than_equal": ("le", "a number of at most"),
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "a number of at least {ge:g}",
+    "less_than": "a number below {lt:g}",
+    "less_than_equal": "a number of at most {le:g}",
+    "finite_number": "a finite number",
 }
 MOST = 40
 """The maximum number of names that a message lists."""
@@ -47,11 +50,11 @@ def validated(model: type[M], raw: Any, locate: Locate) -> M:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        raise SpecError(explain(error, model, raw, locate)) from None
+        raise SpecError(locate(*mistake) for mistake in explain(error, model, raw)) from None
 
 
-def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Locate) -> list[Problem]:
-    """Return one problem for each place in `raw` (parsed TOML) that the model rejects."""
+def explain(error: ValidationError, model: type[BaseModel], raw: Any) -> list[Mistake]:
+    """Return one mistake for each place in `raw` (parsed TOML) that the model rejects."""
     places: dict[tuple[Path, str], list[Any]] = {}
     for item in filterfalse(_is_long_enough, error.errors(include_url=False)):
         path = written(raw, item["loc"])  # other parts are names of union members
@@ -62,13 +65,13 @@ def explain(error: ValidationError, model: type[BaseModel], raw: Any, locate: Lo
         places.setdefault((path, what), []).append(item)
     # A type error around another error comes from a union member that the author did not intend.
     around = {path[:length] for path, what in places for length in range(len(path) + bool(what))}
-    problems = {
-        (path, what): _problem(path, items, model, raw, partial(locate, key=what == "key"))
+    mistakes = {
+        (path, what): _mistake(path, items, model, raw)._replace(key=what == "key")
         for (path, what), items in places.items()
         if what or path not in around or not all(_is_type(item) for item in items)
     }
-    misspelt = {(path[:-1], problem.nearest) for (path, what), problem in problems.items() if what == "key"}
-    return [problem for place, problem in problems.items() if place not in misspelt]
+    misspelt = {(path[:-1], mistake.nearest) for (path, what), mistake in mistakes.items() if what == "key"}
+    return [mistake for place, mistake in mistakes.items() if place not in misspelt]
 
 
 def _is_long_enough(item: Any) -> bool:
@@ -84,34 +87,28 @@ def _is_type(item: Any) -> bool:
     return item["type"] in WANTED or item["type"] == "literal_error"
 
 
-def _problem(path: Path, items: list[Any], model: type[BaseModel], raw: Any, locate: Locate) -> Problem:
+def _mistake(path: Path, items: list[Any], model: type[BaseModel], raw: Any) -> Mistake:
     first = items[0]
     kind, context = first["type"], first.get("ctx", {})
     value = raw
     for part in path:
         value = value[part]
     if kind == "extra_forbidden":
-        return locate(path, *_unknown_key(str(path[-1]), items, model))
+        return Mistake(path, *_unknown_key(str(path[-1]), items, model))
     own = next((item["ctx"] for item in items if item["type"] == "opcheck"), None)
     if own:
-        return locate((*path, *own["at"]), own["what"], own["expected"], own["nearest"])
+        return Mistake((*path, *own["at"]), own["what"], own["expected"], own["nearest"])
     if _is_missing(first):
         key = first["loc"][-1]
         fields = [table.model_fields[key] for table in _tables(model, first["loc"]) if key in table.model_fields]
-        return locate(path, f'missing key "{key}"', next((field.description for field in fields), None) or "")
+        return Mistake(path, f'missing key "{key}"', next((field.description for field in fields), None) or "")
     if kind in ("missing", "too_short", "too_long", "string_too_short"):
-        return locate(path, *_wrong_length(path, items, value))
+        return Mistake(path, *_wrong_length(path, items, value))
     if kind in BOUNDS:
-        name, words = BOUNDS[kind]
-        return locate(path, f"{_called(path)} is out of range: {render(value)}", f"{words} {context[name]:g}")
-    if kind == "finite_number":
-        return locate(path, f"{_called(path)} is out of range: {render(value)}", "a finite number")
-    if kind == "union_tag_not_found":
-        what = f"wrong type for {_called(path)}: {name_of(value)}"
-        return locate(path, what, "a number, string, boolean, array or table")
+        return Mistake(path, f"{_called(path)} is out of range: {render(value)}", BOUNDS[kind].format(**context))
     if all(_is_type(item) for item in items):
-        return locate(path, *_wrong_value(path, items, value))
-    return locate(path, f"{_called(path)}: {first['msg'].lower()}")
+        return Mistake(path, *_wrong_value(path, items, value))
+    return Mistake(path, f"{_called(path)}: {first['msg'].lower()}")
 
 
 def _wrong_length(path: Path, items: list[Any], value: Any) -> tuple[str, str]:
@@ -177,23 +174,14 @@ def _unknown_key(key: str, items: list[Any], model: type[BaseModel]) -> tuple[st
     if not near and key in model.model_fields and model not in tables:
         instead = f"; {key} is a key of the operator"
     elif not near and any({"args", "kwargs"} <= table.model_fields.keys() for table in tables):
-        is_of_tensor = any(key in part.model_fields for table in tables for part in _tensors_in(table))
-        instead = (
-            f"; a tensor goes under args = [{{ {key} = ... }}]"
-            if is_of_tensor
-            else f"; a keyword argument of the operator goes under kwargs = {{ {key} = ... }}"
-        )
+        instead = f"; a keyword argument of the operator goes under kwargs = {{ {key} = ... }}"
+        if key in Tensor.model_fields:
+            instead = f"; a tensor goes under args = [{{ {key} = ... }}]"
     return f'unknown key "{key}"', listing(dict.fromkeys(choices), MOST) + instead, near
 
 
 OF_TORCH = {"requires_grad": "grad", "min": "low", "max": "high", "size": "shape", "data": "values"}
 """The keys of a tensor, by the names that functions of torch and NumPy have for them."""
-
-
-def _tensors_in(table: type[BaseModel]) -> list[type[BaseModel]]:
-    """Return the models of tensors among the values of a table."""
-    parts = [part for field in table.model_fields.values() for part in _models(field.annotation, [])]
-    return [part for part in parts if _tag(part) == TENSOR]
 
 
 HOLDERS = {"Supports": True, "Dtypes": True, "OperatorTolerances": True, "Outputs": True, "SampleSpec": False}
@@ -231,7 +219,7 @@ def _models_at(model: type[BaseModel], names: tuple[str, ...]) -> list[type[Base
 
 
 def _tag(model: type[BaseModel]) -> str:
-    own = {"Tensor": "<tensor>", "SampleSpec": "<sample>", "TemplateUse": "<use>"}
+    own = {"SampleSpec": "<sample>", "TemplateUse": "<use>"}
     return own.get(model.__name__, f"<{next(iter(model.model_fields))}>")
 
 

@@ -160,9 +160,13 @@ class TestArraysAndInlineTables:
         assert value_at(text, "p") == "1:5 " + text[4:-6]
         assert value_at(text, "q") == "6:5 2"
 
-    def test_brackets_nested_as_deeply_as_tomli_allows_are_followed(self) -> None:
-        text = "k = " + "[{a = " * 200 + "1" + "}]" * 200
-        assert value_at(text, "k", *(0, "a") * 200) == f"1:{5 + 6 * 200} 1"
+    def test_brackets_nested_more_deeply_than_a_spec_may_be_are_followed(self) -> None:
+        text = "k = " + "[{a = " * 49 + "1" + "}]" * 49
+        assert value_at(text, "k", *(0, "a") * 49) == f"1:{5 + 6 * 49} 1"
+
+    def test_brackets_nested_as_deeply_as_tomli_allows_do_not_hide_what_follows(self) -> None:
+        text = "k = " + "[{a = " * 200 + "1" + "}]" * 200 + "\nb = 2"
+        assert value_at(text, "b") == "2:5 2"
 
 
 class TestTables:
