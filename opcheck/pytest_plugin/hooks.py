@@ -19,11 +19,16 @@ from opcheck.pytest_plugin.project import PLUGIN, SENT, Plugin
 from opcheck.pytest_plugin.sharding import Sharding
 from opcheck.text import counted, printable, well_formed
 
+OF_LOGGING = (
+    "log-level", "log-format", "log-date-format", "log-cli-level", "log-cli-format", "log-cli-date-format", "log-file",
+    "log-file-mode", "log-file-level", "log-file-format", "log-file-date-format", "log-auto-indent", "log-disable",
+)  # fmt: skip
+"""The options of pytest's logging plugin. The settings of the same names have underscores."""
 COUNTS = ("left_out", "planned", "shared", "refused")
 """What a worker of pytest-xdist finds out in collection, and the controlling process needs to know."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the options of the plugin. All begin with --opcheck, to avoid conflicts with options of a conftest.py."""
     group = parser.getgroup("opcheck", "opcheck: tests of operators from TOML specs")
     for option in OPTIONS:
@@ -32,6 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             group.addoption(option.pytest_word, help=option.help, **keywords)
         if option.word == "--specs":
             parser.addini("opcheck_specs", option.help, type="paths", default=[])
+    if pluginmanager.is_blocked("logging"):  # by `opcheck run`, but a project may have settings for the plugin
+        for name in OF_LOGGING:
+            parser.addoption(f"--{name}", action="append", help=argparse.SUPPRESS)
+        for name in ("log-cli", *OF_LOGGING):
+            parser.addini(name.replace("-", "_"), "ignored")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -202,6 +212,18 @@ def pytest_runtest_makereport(
     # pytest-xdist cannot send ill-formed text.
     report.sections = [(title, well_formed(text)) for title, text in report.sections]
     return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_to_serializable(
+    config: pytest.Config, report: pytest.CollectReport | pytest.TestReport
+) -> dict[str, Any] | None:
+    """Shorten the report of a successful set-up or tear-down in a worker: a run has thousands of such reports."""
+    is_phase = config.stash[PLUGIN].worker is not None and isinstance(report, pytest.TestReport)
+    if not is_phase or report.when == "call" or not report.passed:
+        return None
+    brief = {name: getattr(report, name) for name in ("nodeid", "location", "when", "outcome", "duration")}
+    return {"$report_type": "TestReport", "keywords": {}, "longrepr": None, **brief}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -54,7 +54,10 @@ def test_plugins_that_the_project_loads_are_loaded(cli, project, monkeypatch, pr
 
 
 def test_settings_of_pytests_log_are_no_mistake(cli, project):
-    project.write("pytest.ini", "[pytest]\nlog_level = INFO\nlog_cli = true\nstrict_config = true\n")
+    settings = (
+        "log_level = INFO\nlog_cli = true\nlog_file = out.log\naddopts = --log-level=INFO\nstrict_config = true\n"
+    )
+    project.write("pytest.ini", f"[pytest]\n{settings}")
     run = cli("run", *BACKWARD)
     assert (len(run.outcomes), run.err) == (3, "")
 

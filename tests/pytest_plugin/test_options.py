@@ -32,6 +32,9 @@ class Pytest:
     def addini(self, *_: Any, **__: Any) -> None:
         pass
 
+    def is_blocked(self, _: str) -> bool:
+        return False
+
 
 def commands() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
@@ -42,7 +45,7 @@ def commands() -> argparse.ArgumentParser:
 def passed_on(*words: str) -> dict[str, Any]:
     """Return what the plugin is told, for what `opcheck run` is told."""
     plugin: Any = Pytest()
-    pytest_addoption(plugin)
+    pytest_addoption(plugin, plugin)
     found = plugin.parser.parse_args(pytest_arguments(commands().parse_args(words)))
     return {name.removeprefix("opcheck_"): value for name, value in vars(found).items()}
 

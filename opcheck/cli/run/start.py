@@ -59,6 +59,7 @@ def _arguments(options: argparse.Namespace, settings: Settings) -> list[str]:
         "--opcheck-alone", "--rootdir", os.path.relpath(settings.root),  # relative, since pytest expands $NAME in it
         # There are no tests. To rewrite a plugin's assertions, each process would have to compile all of opcheck.
         "--noconftest", "-o", "norecursedirs=", "--disable-warnings", "--assert=plain", "-p", "no:hypothesispytest",
+        "-p", "no:logging",  # it would process all of torch's loggers in each phase of a test
         *pytest_arguments(options),
     ]  # fmt: skip
     if options.in_process:
