@@ -157,14 +157,12 @@ class Computation(Generic[T]):
                 allowed = self.sides * exact.allowed(dtypes, terms)
             else:
                 allowed = tolerance[0] + tolerance[1] * exact.value.abs()
-            deviation = exact.deviation(got, names, allowed, dtypes)
-            if deviation is not None and most is not None:
-                deviation = deviation.as_a_whole(most)
+            deviation = exact.deviation(got, names, allowed, dtypes, most)
             if deviation is None:
                 break
         if deviation is not None and tolerance is None and sizes is not None:
             allowed = allowed + self.sides * exact.allowed_for_terms(dtypes, terms, sizes())
-            deviation = exact.deviation(got, names, allowed, dtypes)
+            deviation = exact.deviation(got, names, allowed, dtypes, most)
         if tested is None or deviation is None or tolerance is not None or deviation.times >= BY_CHANCE:
             return deviation
         wrong = deviation.wrong & ~(self._mean_error(part, tested, deviation, unit) <= deviation.allowed / 2)
@@ -242,9 +240,12 @@ class Exact:
         return _measured(result, self.units)
 
     def deviation(
-        self, got: Tensors, names: Sequence[str], allowed: Tensor, dtypes: Sequence[torch.dtype]
+        self, got: Tensors, names: Sequence[str], allowed: Tensor, dtypes: Sequence[torch.dtype], most: float | None
     ) -> Deviation | None:
-        """Return where results are off by more than is allowed; None if they are not. dtypes: those of the results."""
+        """Return where results are off by more than is allowed; None if they are not.
+
+        dtypes: those of the results. most: as for `Computation.deviation`.
+        """
         values = self.measured(got)
         error = (values - self.value).abs().nan_to_num(nan=float("inf"))
         has_whole = not all(map(rounding_unit, dtypes))
@@ -255,6 +256,9 @@ class Exact:
         if has_whole:
             is_whole = self._spread([not rounding_unit(one.dtype) for one in got]) > 0
             wrong = torch.where(is_whole, self._not_whole(got), wrong)
+        if most is not None:
+            wrong &= allowed <= most * self.value.abs()
+            wrong[: self.count] = False
         return Deviation(self, values, allowed, wrong, tuple(got), names) if bool(wrong.any()) else None
 
     def allowed(self, dtypes: Sequence[torch.dtype], terms: int) -> Tensor:
@@ -416,15 +420,6 @@ class Deviation:
         if entries:
             lines.append(f"{len(entries):,} of {self.exact.count:,} entries are wrong by themselves")
         return lines + self.factors()
-
-    def as_a_whole(self, most: float) -> Deviation | None:
-        """Return the tensors that are off as a whole; None if there are none.
-
-        most: the largest allowed error, relative to the exact length, with which a tensor counts.
-        """
-        wrong = self.wrong & (self.allowed <= most * self.exact.value.abs())
-        wrong[: self.exact.count] = False
-        return replace(self, wrong=wrong) if bool(wrong.any()) else None
 
     def factors(self) -> list[str]:
         """Return a line for each tensor that is off as a whole, with its factor."""

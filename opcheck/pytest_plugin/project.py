@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -237,9 +238,10 @@ class Plugin:
 
         Returns a problem for each name that cannot be found.
         """
-        from opcheck.running.process_state import preload_lazy_imports
+        if self._has_limits:
+            from opcheck.running.process_state import preload_lazy_imports
 
-        preload_lazy_imports()  # a time-out, or a warning turned into an error, could interrupt these imports
+            preload_lazy_imports()
         chosen = list(cases)
         operators = {case.operator.id: case.operator for case in chosen}
         fresh = [operator for name, operator in operators.items() if name not in self._prepared]
@@ -247,6 +249,13 @@ class Plugin:
         names = ", ".join(operator.variants[0].path for operator in fresh)
         with nullcontext() if self.worker is None else self.worker.imports(names):
             return self.session.prepare(fresh, {case.device.name: case.device for case in chosen}.values())
+
+    @cached_property
+    def _has_limits(self) -> bool:
+        """Whether a time limit, or a warning turned into an error, may interrupt an import of torch during a case."""
+        timed = self.worker is not None or getattr(self.config.option, "timeout", None) or self.settings.timeout
+        filters = [*(self.config.option.pythonwarnings or ()), *self.config.getini("filterwarnings"), *sys.warnoptions]
+        return bool(timed) or any(filter.startswith("error") for filter in filters)
 
     def details_of(self, device: DeviceProfile) -> dict[str, str]:
         """Return torch's description of a device, by the name of the device.

@@ -11,7 +11,7 @@ from opcheck.report.labels import Conditions, conditions_of
 from opcheck.spec.problems import RequestError
 from opcheck.text import counted
 
-SAME = ("torch", "python", "platform", "opcheck", "engine", "seed", "overrides", "selection")
+SAME = (*(name for name in Conditions._fields if name != "details"), "selection")
 """The fields that are equal in all shards of a run, as well as `devices`."""
 
 DIFFERENCES = {

@@ -170,9 +170,7 @@ class Operator:
             listed = claims.supports.backward
             for index, entry in enumerate(listed if isinstance(listed, tuple) else ()):
                 if entry not in known and (isinstance(entry, int) or names is not None):
-                    what, expected, near = unknown("argument", entry, map(str, known))
-                    near = near if isinstance(entry, str) else ""
-                    yield Mistake((*path, "supports", "backward", index), what, expected, near)
+                    yield Mistake((*path, "supports", "backward", index), *unknown("argument", entry, known))
 
     def again(self, first: Operator) -> Problem:
         """Return the problem that an earlier operator, `first`, has the same id."""

@@ -83,10 +83,13 @@ def nearest(word: object, choices: Iterable[str]) -> str:
     return _nearest(str(word), tuple(choices))
 
 
-def unknown(what: str, name: object, choices: Iterable[str], most: int = 12) -> tuple[str, str, str]:
-    """Return what is wrong with a name that is not among the choices, what was expected, and the nearest choice."""
-    known = tuple(choices)
-    return f'unknown {what} "{name}"', listing(known, most), nearest(name, known)
+def unknown(what: str, name: object, choices: Iterable[object], most: int = 12) -> tuple[str, str, str]:
+    """Return what is wrong with a name that is not among the choices, what was expected, and the nearest choice.
+
+    A position is near to nothing.
+    """
+    known = tuple(map(str, choices))
+    return f'unknown {what} "{name}"', listing(known, most), nearest(name, known) if isinstance(name, str) else ""
 
 
 def worded(what: str, expected: str = "", nearest: str = "") -> str:

@@ -236,8 +236,8 @@ class TestRunning:
         assert "demo.py" not in run.out.split("FAILURES")[1]
         assert counts(run) == "1 failed"
 
-    def test_marks_are_listed_with_what_the_checks_claim(self, plain_pytest):
-        listed = plain_pytest("--markers").out
+    def test_marks_are_listed_with_what_the_checks_claim(self, project):
+        listed = project.run("pytest", "--markers").out  # in this process, pytest would know the marks of another run
         assert "@pytest.mark.backward: opcheck: the reverse-mode Jacobian equals the numerical one" in listed
 
     def test_output_of_an_operator_is_shown_with_its_failure(self, project, plain_pytest):

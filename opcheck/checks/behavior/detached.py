@@ -25,9 +25,7 @@ def judge(subject: Subject) -> Verdict:
     known = [*range(len(subject.outputs)), *names]
     for entry in claim if isinstance(claim, tuple) else ():
         if entry not in known:
-            what, expected, near = unknown("output", entry, map(str, known))
-            near = near if isinstance(entry, str) else ""
-            return cannot(f"detached: supports.outputs: {worded(what, expected, near)}")
+            return cannot(f"detached: supports.outputs: {worded(*unknown('output', entry, known))}")
     for index, output in enumerate(subject.outputs):
         name = names[index] if names else ""
         claimed = claim is True or (claim is not False and (index in claim or name in claim))
