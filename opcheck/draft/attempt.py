@@ -1,28 +1,47 @@
-"""Tries a sample on an operator: whether the operator accepts it, is random, and can be differentiated."""
+"""Calls an operator with a sample: whether it accepts it, is random, and can be differentiated."""
 
 from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from opcheck.checks.calls import Call, copies
-from opcheck.derivatives.autodiff import pushed
 from opcheck.draft.data import SampleData
+from opcheck.draft.draft import NO_GRAPH, Accepted, Place
 from opcheck.draft.refusal import is_refusal, needs_gpu
+from opcheck.draft.repair import mentions_dtypes
+from opcheck.draft.target import resolve_either
+from opcheck.draft.workplace import Trial, Workplace
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.layouts import equal
+from opcheck.samples.modules import ModuleRecipe
+from opcheck.samples.realize import realize, realize_module
 from opcheck.samples.results import Untestable, with_gradient
+from opcheck.spec.document import Document
+from opcheck.spec.library import Sample
+from opcheck.spec.operator import Construction, SampleSpec
+from opcheck.spec.render import render
 from opcheck.text import one_line
 
-NO_GRAPH, NO_TANGENT = "no output requires grad", "no output has a tangent"
-"""Why a call that raises no exception has no derivative in reverse or forward mode."""
+T = TypeVar("T")
+
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+"""The dtypes to call an operator in, until one is not refused. Many kernels accept single and half precision only."""
+
+SEEDS = ("draft", "another", "third")
+"""Seeds to try each sample with. One draw may be in the domain, of a logarithm for example, by chance."""
+
+IN_PLACE = "is being used in an in-place operation"
+"""Part of the error of torch for an operator that writes to a leaf."""
 
 Depth = tuple[int, ...]
 """How far a call got: the offset of the last bytecode instruction in each frame of the traceback, outermost first,
@@ -37,37 +56,6 @@ OUT_OF_SIGHT: Depth = (0,)
 
 RETURNED: Depth = (sys.maxsize,)
 """The depth of a call that returned, but with results that show no derivative."""
-
-
-Place = int | str
-"""An argument, by its position or name. Parameters of a module are arguments, too."""
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """A sample that an operator accepts, and the properties of its result."""
-
-    sample: SampleData
-    random: bool = False
-    """Whether the operator draws random numbers of torch, or a second call gives another result."""
-    inplace: bool = False
-    """Whether the operator writes to its first argument. It then gets a clone of it."""
-    without_forward: str = ""
-    """Why no output has a tangent: the error of forward mode, or `NO_TANGENT`. Empty if any output has a tangent."""
-    without_backward: dict[Place, str] = field(default_factory=dict)
-    """Why there is no derivative with respect to each argument: a refusal by backward, or `NO_GRAPH`. Empty if there is
-    a derivative, or if backward raises any other error."""
-    ignored: frozenset[Place] = frozenset()
-    """The arguments for which an autograd function returns None in backward."""
-    is_conclusive: bool = True
-    """Whether the derivatives are conclusive: gradients and tangents are finite, and the largest gradient is neither
-    zero (up to rounding) nor huge, as outside the domain of a function that is clamped. Without any gradient,
-    for example because backward raises, only the tangents count."""
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether any output requires grad."""
-        return any(why != NO_GRAPH for why in self.without_backward.values())
 
 
 @dataclass(eq=False)
@@ -99,6 +87,11 @@ class Refused(Exception):
         ending = None if isinstance(error, Exception) else error.with_traceback(None)
         return cls(why, (*RETURNED, 0) if gpu else depth, source, ending, gpu)
 
+    @property
+    def is_about_dtypes(self) -> bool:
+        """Whether the message is about the dtype of a tensor, or the source lines that raised it read a dtype."""
+        return mentions_dtypes(self.why) or ".dtype" in self.source
+
 
 def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
     """Yield the traceback objects of an exception, one for each frame, outermost first."""
@@ -110,6 +103,144 @@ def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
 
 def _is_ours(names: dict[str, Any]) -> bool:
     return str(names.get("__name__", "")).partition(".")[0] in ("opcheck", "torch")
+
+
+@dataclass
+class Caller:
+    """Calls one operator, and keeps the calls that were refused."""
+
+    own: Trial
+    """The trial of the operator. Calls are noted in it before they are made, and exceptions that end a process."""
+    workplace: Workplace
+    dtype: str = DTYPES[0]
+    """The dtype of tensors for which the sample gives none."""
+    count: int = 0
+    """The number of calls."""
+    refused: list[tuple[SampleData, Refused]] = field(default_factory=list)
+    """The calls that were refused."""
+
+    def __post_init__(self) -> None:
+        self.modules, self.device = self.workplace.settings.modules, self.workplace.device.device_string
+        self.target: Callable[..., Any] | type[torch.nn.Module] = resolve_either(self.own.name, self.modules)
+        self.module = self.own.module
+
+    @property
+    def nearest(self) -> tuple[SampleData, Refused]:
+        """The refused call that got furthest."""
+        return max(self.refused, key=lambda one: one[1].depth, default=({}, Refused("")))
+
+    @property
+    def untestable(self) -> int:
+        """The number of calls that returned no tensor, or an object that may contain one."""
+        return sum(isinstance(why.error, Untestable) for _, why in self.refused)
+
+    def called(self, sample: SampleData) -> Accepted | Refused:
+        """Call the operator with a sample, and return what the calls show.
+
+        If the dtype is refused, but a later one of `DTYPES` is not, all further calls use the later one.
+        """
+        call = sample if self.module is None else {**sample, "module": {**self.module, **sample.get("module", {})}}
+        return self._attempt(call, lambda: self._in_a_dtype(sample))
+
+    def constructed(self, construction: SampleData) -> SampleData | Refused:
+        """Return the arguments of a constructor if it accepts them. Further calls are of modules made with them."""
+        self.module = construction
+
+        def call() -> SampleData:
+            realize_module(self._recipe({}), self.dtype, self.device, SEEDS[0], self.modules)
+            return construction
+
+        return self._attempt({"module": construction}, call)
+
+    def _attempt(self, call: SampleData, make: Callable[[], T | Refused]) -> T | Refused:
+        """Make a call, unless it is to be skipped, and return its result."""
+        if call in self.own.skip:
+            return Refused("it has ended its process")
+        # The parent process reports the call if this process dies or hangs.
+        self.own.note(self.workplace.budget, call=call, step=f"in the call {render(call)}")
+        self.count += 1
+        result = self._tried(make)
+        if isinstance(result, Refused):
+            self.refused.append((call, result))
+            ended = f"it ends its process by an exception: {result.why}, in the call {render(call)}"
+            if not isinstance(result.error, Exception | None) and ended not in self.own.ended:
+                self.own.note(ended=[*self.own.ended, ended])
+        return result
+
+    def _tried(self, call: Callable[[], T | Refused]) -> T | Refused:
+        """Call; return an exception as `Refused`."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return call()
+        except BaseException as error:  # also SystemExit and KeyboardInterrupt: only the operator raises them here
+            return Refused.by(error, self.device)
+
+    def _in_a_dtype(self, sample: SampleData) -> Accepted | Refused:
+        first = self.dtype
+        result = self._tried(lambda: self._shown(sample))
+        for dtype in DTYPES[DTYPES.index(first) + 1 :] if _refuses_dtype(result) else ():
+            self.dtype = dtype
+            other = self._tried(lambda: self._shown(sample))
+            if not _refuses_dtype(other):
+                return other
+        self.dtype = first
+        return result
+
+    def _shown(self, sample: SampleData) -> Accepted:
+        """Call the operator with several draws of the values of a sample; in place, if it has to get a clone."""
+        made = _sample(sample)
+        try:
+            return self._drawn(made, sample, inplace=False)
+        except RuntimeError as error:
+            if self.module is not None or IN_PLACE not in one_line(error):
+                raise
+        return self._drawn(made, sample, inplace=True)
+
+    def _drawn(self, made: Sample, sample: SampleData, *, inplace: bool) -> Accepted:
+        each = [shown(self._function(made, sample, seed, inplace), sample) for seed in SEEDS]
+        return replace(each[0], is_conclusive=all(one.is_conclusive for one in each))
+
+    def _function(self, made: Sample, sample: SampleData, seed: str, inplace: bool = False) -> TestedFunction:
+        """Return the operator as a function of the tensors of a sample, and of the parameters of a module."""
+        if self.module is None:
+            inputs = realize(made, self.dtype, self.device, seed, modules=self.modules)
+            return TestedFunction(self.target, inputs, inplace=inplace)
+        recipe = self._recipe(sample)
+        inputs = realize(made, self.dtype, self.device, seed, modules=self.modules, module=recipe)
+        return TestedFunction(realize_module(recipe, self.dtype, self.device, seed, self.modules, made), inputs)
+
+    def _recipe(self, sample: SampleData) -> ModuleRecipe:
+        """Return how to construct modules: with the current arguments, and those of the sample."""
+        assert isinstance(self.target, type)
+        return ModuleRecipe(
+            self.target, Construction.model_validate({**(self.module or {}), **sample.get("module", {})})
+        )
+
+    def differ(self, one: SampleData, other: SampleData) -> bool:
+        """Return whether two samples that the operator accepts give other results, with the same random numbers."""
+        results = []
+        for sample in (one, other):
+            torch.manual_seed(0)
+            results.append(self._function(_sample(sample), sample, SEEDS[0])())
+        first, second = results
+        return len(first) != len(second) or not all(map(equal, first, second))
+
+
+def _sample(data: SampleData) -> Sample:
+    """Return the sample for TOML data. Raises Refused if the data are no sample."""
+    try:
+        spec = SampleSpec.model_validate(data)
+    except ValidationError:
+        raise Refused("this is no sample", NO_GUESS) from None
+    return Sample("0", tuple(spec.args), spec.kwargs, Document("", "", {}), ())
+
+
+def _refuses_dtype(result: Accepted | Refused) -> bool:
+    """Return whether a call, or all of its derivatives, failed because of the dtype of a tensor."""
+    if isinstance(result, Refused):
+        return result.is_about_dtypes
+    return all(map(mentions_dtypes, result.without_backward.values()))
 
 
 def shown(function: TestedFunction, sample: SampleData) -> Accepted:
@@ -131,22 +262,17 @@ def shown(function: TestedFunction, sample: SampleData) -> Accepted:
         raise Refused("the result is not finite", RETURNED)
     if not any(output.numel() for output in outputs):
         raise Refused("the result has no elements", RETURNED)
-    gradients: dict[Place, list[Tensor]] = {}
+    gradients: list[Tensor] = []
     without_backward: dict[Place, str] = {}
     for place, found in _by_backward(function):
         without_backward[place] = without_backward.get(place) or _refusal(found)
-        if not isinstance(found, str):
-            gradients.setdefault(place, []).extend([] if found is None else [found])
-    tangents, without_forward = _by_forward(function)
-    all_gradients = [one for own in gradients.values() for one in own]
+        gradients += [found] if isinstance(found, Tensor) else []
     return Accepted(
         sample,
         random=draws or not all(map(equal, outputs, again)),
         inplace=function.inplace,
-        without_forward=without_forward,
         without_backward=without_backward,
-        ignored=frozenset(place for place, own in gradients.items() if not own),
-        is_conclusive=_are_finite((*all_gradients, *tangents)) and (not gradients or _are_moderate(all_gradients)),
+        is_conclusive=_are_finite(gradients) and _are_moderate(gradients),
     )
 
 
@@ -159,10 +285,10 @@ def _are_finite(tensors: Iterable[Tensor]) -> bool:
     return all(bool(torch.isfinite(one).all()) for one in tensors)
 
 
-def _are_moderate(gradients: Iterable[Tensor]) -> bool:
+def _are_moderate(gradients: list[Tensor]) -> bool:
     """Return whether the largest gradient is neither rounding nor huge, so that finite differences can check it."""
     largest = max((float(one.abs().max()) for one in gradients if one.numel()), default=0.0)
-    return 1e-6 < largest < 1e8
+    return not gradients or 1e-6 < largest < 1e8
 
 
 def _by_backward(function: TestedFunction) -> Iterator[tuple[Place, Tensor | str | None]]:
@@ -179,14 +305,3 @@ def _by_backward(function: TestedFunction) -> Iterator[tuple[Place, Tensor | str
                 yield place, NO_GRAPH
         except Exception as error:
             yield place, one_line(error)
-
-
-def _by_forward(function: TestedFunction) -> tuple[list[Tensor], str]:
-    """Return the tangents of the outputs that have one; and why there are none, else an empty string."""
-    leaves = [leaf.detach() for leaf in function.inputs.leaves]
-    try:
-        _, carried = pushed(function, leaves, list(map(torch.ones_like, leaves)))
-    except Exception as error:
-        return [], one_line(error)
-    tangents = [tangent for tangent in carried if tangent is not None]
-    return tangents, "" if tangents else NO_TANGENT

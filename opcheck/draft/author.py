@@ -167,24 +167,24 @@ class Author:
 
     def _take(self, own: Trial, head: str) -> None:
         """Write the drafts of an operator to the file, and print a line about the operator. head: its start."""
-        if own.drafts:
-            self._write(own.drafts)
+        if own.draft:
+            self._write(own.draft)
             failing = len(own.recorded("failed"))
-            self.say(head + samples_of(own.drafts) + (f", {counted(failing, 'case')} failed" if failing else ""))
+            self.say(head + samples_of([own.draft]) + (f", {counted(failing, 'case')} failed" if failing else ""))
         elif own.begun:
             self.say(f"{head}not drafted")
 
     @property
     def drafts(self) -> list[Draft]:
         """The drafts of all trials so far. Each is in the file."""
-        return [draft for own in self.trials for draft in own.drafts]
+        return [own.draft for own in self.trials if own.draft]
 
-    def _write(self, drafts: Sequence[Draft]) -> None:
-        """Append drafts to the file, and allow the module in the settings of the project."""
+    def _write(self, draft: Draft) -> None:
+        """Append a draft to the file, and allow the module in the settings of the project."""
         self.added = self.added or allow(package_of(self.target), self.settings)
         self.file.parent.mkdir(parents=True, exist_ok=True)
         old = self.file.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if self.file.exists() else HEAD
-        self.file.write_text(old + "\n".join(draft.toml() for draft in drafts), encoding="utf-8")
+        self.file.write_text(old + draft.toml(), encoding="utf-8")
 
     def report(self, *, interrupted: bool = False) -> int:
         """Print what fails, then what was written. Return the exit code: 1 if anything fails, or nothing was drafted.
@@ -197,7 +197,7 @@ class Author:
             self._reproduce()
         self.say(*(f"not drafted: {line}" for line in self._left_out()))
         self.say(f"wrote {counted(len(drafts), 'operator')} with {samples_of(drafts)} to {shown(self.file)}")
-        self.say(*(f"  {draft.id} {line}" for draft in drafts for line in draft.remarks()))
+        self.say(*(f"  {draft.name} {line}" for draft in drafts for line in draft.remarks()))
         if self.added:
             self.say(f"added to [tool.opcheck] in pyproject.toml: {'; '.join(self.added)}")
         unreached = sum(not own.begun for own in self.trials)
@@ -212,7 +212,7 @@ class Author:
     def _reproduce(self) -> None:
         """Print the first failure of some operators as a script in plain torch."""
         first = {record["operator"]: record["id"] for record in reversed(self._recorded("failed"))}
-        failures = [(draft, first[draft.id]) for draft in self.drafts if draft.id in first]
+        failures = [(draft, first[draft.name]) for draft in self.drafts if draft.name in first]
         answers = self._apart(partial(reproduced, workplace=self.workplace), failures[:MOST_REPRODUCED])
         for (_, name), script in zip(failures, answers, strict=False):
             if script and not isinstance(script, Ended):
@@ -243,7 +243,7 @@ class Author:
 
     def _left_out(self) -> list[str]:
         """Return a line for each name in the target that has no draft, with the reason."""
-        refused = {own.name: own.refusal for own in self.trials if own.begun and not own.drafts}
+        refused = {own.name: own.refusal for own in self.trials if own.begun and not own.draft}
         return [f"{name}: {why}" for name, why in {**self.unusable, **refused}.items()]
 
 

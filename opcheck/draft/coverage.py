@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from opcheck.draft.not_differentiable import CONSTANT
+from opcheck.draft.search import CONSTANT
 from opcheck.draft.target import names, resolve_either
 from opcheck.draft.trial import trial
 from opcheck.draft.workplace import Trial, Workplace
@@ -80,10 +80,10 @@ def cover(module: str, library: Library, workplace: Workplace, processes: int) -
             unknown[name] = own.why
         elif own.refusal in CONSTANT:
             constant[name] = own.refusal
-        elif not own.drafts:
+        elif own.draft is None:
             unknown[name] = own.refusal
-        elif all(draft.backward is False for draft in own.drafts):
-            _, constant[name] = own.drafts[0].supports["backward"]
+        elif own.draft.backward is False:
+            _, constant[name] = own.draft.supports["backward"]
         else:
             without.append(name)
     return Covered(

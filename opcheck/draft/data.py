@@ -42,11 +42,6 @@ def parts(data: Data) -> list[Data]:
     return seen
 
 
-def has_differentiable(sample: SampleData) -> bool:
-    """Return whether a sample has a tensor that may be differentiated: one without a fixed dtype."""
-    return any(is_tensor(part) and "dtype" not in part for part in parts(sample))
-
-
 def places(sample: SampleData) -> Iterator[tuple[Path, Data]]:
     """Yield the values that may be changed, with their paths: arguments, and the items of lists of tensors.
 

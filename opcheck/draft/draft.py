@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opcheck.draft.attempt import NO_TANGENT, Accepted
+from opcheck.draft.data import SampleData
 from opcheck.draft.refusal import is_refusal
 from opcheck.spec import dtypes
 from opcheck.spec.claims import Dtypes
@@ -24,7 +24,6 @@ numbers and side effects. A person must judge their failures."""
 FIRST_ORDER = ("backward", "forward_ad")
 """The checks that take a dtype out of the draft if they are inconclusive: finite differences are too inaccurate in it.
 Derivatives of higher order are less accurate anyway, so inconclusive checks of them do not count."""
-INITIALIZED = "The first batch in training mode initializes the parameters of this module."
 WRITES = "The operator changes its first argument in place; opcheck passes a clone in each call."
 DRAWS = "The operator draws random numbers, or a second call gives another result."
 UNMADE = "cannot be constructed: "
@@ -36,6 +35,35 @@ MOST = 100
 """The maximum length of a comment, in characters."""
 
 
+NO_GRAPH = "no output requires grad"
+"""Why a call that raises no exception has no derivative."""
+
+Place = int | str
+"""An argument, by its position or name. Parameters of a module are arguments, too."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A sample that an operator accepts, and the properties of its result."""
+
+    sample: SampleData
+    random: bool = False
+    """Whether the operator draws random numbers of torch, or a second call gives another result."""
+    inplace: bool = False
+    """Whether the operator writes to its first argument. It then gets a clone of it."""
+    without_backward: dict[Place, str] = field(default_factory=dict)
+    """Why there is no derivative with respect to each argument: a refusal by backward, or `NO_GRAPH`. Empty if there is
+    a derivative, or if backward raises any other error."""
+    is_conclusive: bool = True
+    """Whether the gradients are conclusive: all are finite, and the largest one is neither zero (up to rounding) nor
+    huge, as outside the domain of a function that is clamped."""
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether any output requires grad."""
+        return any(why != NO_GRAPH for why in self.without_backward.values())
+
+
 @dataclass
 class Draft:
     """What a spec will claim about one operator."""
@@ -44,14 +72,10 @@ class Draft:
     samples: list[dict[str, Any]]
     module: dict[str, Any] | None = None
     """The key `module` of the spec, which constructs modules of a class; None for a function."""
-    variant: str = ""
-    """The variant name, for a second entry of the same operator; else empty."""
     variants: list[Any] = field(default_factory=list)
     reseed: bool = False
     inplace: bool = False
     """Whether the operator writes to its first argument."""
-    initialized: bool = False
-    """Whether a call in training mode sets the parameters of the module."""
     supports: dict[str, tuple[Any, str]] = field(default_factory=dict)
     """The claims that were taken back, by key: the value to write and the error message."""
     refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"forward": {}, "backward": {}})
@@ -63,32 +87,21 @@ class Draft:
     settled: set[str] = field(default_factory=set)
     """The keys of `supports` that were taken back and then claimed again. They stay claimed, even if checks fail."""
 
-    @property
-    def id(self) -> str:
-        """The id of the operator in reports: its name and variant."""
-        return f"{self.name}[{self.variant}]" if self.variant else self.name
-
     @classmethod
     def of(
         cls,
         name: str,
         tries: Sequence[Accepted],
         module: dict[str, Any] | None = None,
-        variant: str = "",
         variants: Sequence[Any] = (),
         out: bool = True,
     ) -> Draft:
         """Return the draft that follows from successful calls of an operator. out: whether it has a parameter `out`."""
-        draft = cls(name, [one.sample for one in tries], module, variant, list(variants))
+        draft = cls(name, [one.sample for one in tries], module, list(variants))
         draft.reseed, draft.inplace = any(one.random for one in tries), any(one.inplace for one in tries)
         if not out:
             draft.supports["out"] = (False, "no such parameter")
         draft._without_backward(tries)
-        why = {one.without_forward for one in tries}
-        if not why & {"", NO_TANGENT}:
-            draft._support("forward_ad", works=False, reason=tries[0].without_forward)
-        elif why == {NO_TANGENT} and not any(one.requires_grad for one in tries):
-            draft.supports["forward_ad"] = (False, NO_TANGENT)
         return draft
 
     def _without_backward(self, tries: Sequence[Accepted]) -> None:
@@ -183,8 +196,7 @@ class Draft:
         """Return the spec as an `[[operator]]` table, with a comment for each claim that was taken back."""
         rows: list[tuple[str, Any, list[str]]] = [
             ("name", self.name, []),
-            ("variant", self.variant, []),
-            ("module", self.module, [INITIALIZED] * self.initialized),
+            ("module", self.module, []),
             ("variants", self.variants, []),
             ("devices", [self.device] if self.device else [], ["This operator does not run on the CPU."]),
             ("dtypes", self.dtypes(), self._refusals()),

@@ -8,8 +8,7 @@ from itertools import chain, islice, product, repeat
 from torch.nn import Module
 
 from opcheck.draft.data import Data, SampleData, Shape, is_tensor, mapped, parts, with_keyword
-from opcheck.draft.parameter import IDENTITY, TENSOR, Parameter, path_of
-from opcheck.draft.signature import parameters_of_constructor
+from opcheck.draft.parameters import IDENTITY, TENSOR, Parameter, parameters_of_constructor, path_of
 
 COMMON: tuple[Shape, ...] = (
     (2, 3), (3,), (3, 3), (2, 3, 3), (2, 3, 4), (1, 2, 4, 4), (), (4,), (2, 4), (4, 4), (1, 1, 6, 6), (1, 2, 2, 2, 2),
@@ -21,14 +20,8 @@ TOGETHER: dict[int, tuple[tuple[Shape, ...], ...]] = {
 """Shapes that fit together, by number of tensors: broadcasting, matrix products, linear maps, convolutions."""
 
 UNIT_INTERVAL: SampleData = {"low": 0.1, "high": 0.9}
-DOMAINS: tuple[SampleData, ...] = (
-    {},
-    UNIT_INTERVAL,
-    {"low": -0.4, "high": 0.4},
-    {"low": 1.1, "high": 2.0},
-    {"structure": "positive_definite", "through": "symmetrize"},
-)
-"""Domains of the values: the default one, inside the unit interval, near zero, above 1, positive definite matrices."""
+DOMAINS: tuple[SampleData, ...] = ({}, UNIT_INTERVAL, {"low": 1.1, "high": 2.0})
+"""Domains of the values: the default one, inside the unit interval, above 1."""
 
 MOST_CHOICES = 48
 MOST_SHAPES = 60
@@ -51,8 +44,7 @@ def first_samples(parameters: Sequence[Parameter], crashed: bool = False) -> Ite
             pairs = zip(choice, required, strict=True)
             known = [parameter.shapes for value, parameter in pairs for part in parts(value) if is_tensor(part)]
             for shapes in _shapes(known) if known else ():
-                if "structure" not in domain or all(len(shape) > 1 and shape[-1] == shape[-2] for shape in shapes):
-                    yield sample_of(required, _shaped([*choice], iter(shapes), domain))
+                yield sample_of(required, _shaped([*choice], iter(shapes), domain))
 
 
 def _choices(options: Sequence[Sequence[Data]]) -> Iterator[tuple[Data, ...]]:
@@ -97,14 +89,11 @@ def sample_of(required: Sequence[Parameter], values: Sequence[Data]) -> SampleDa
 
 
 def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterator[list[SampleData]]:
-    """Yield groups of samples that differ from a working sample in one respect. One sample of each group is enough.
+    """Yield groups of samples that pass one more argument than a working sample. One sample of each group is enough.
 
-    Other sizes, ranks and layouts are left to derived samples.
+    Other values, sizes, ranks and layouts are left to derived samples.
     """
-    args = main["args"]
-    tensors = [arg["shape"] for arg in args if isinstance(arg, dict) and "shape" in arg]
-    if tensors:
-        yield [{**main, "args": list(map(_near_zero, args))}]
+    tensors = [arg["shape"] for arg in main["args"] if isinstance(arg, dict) and "shape" in arg]
     shapes = [*tensors[:1], *(shape[-1:] for shape in tensors[:1]), *(shape[:1] for shape in tensors[1:2] if shape)]
     for parameter in parameters:
         if not parameter.required and parameter.name not in main.get("kwargs", {}):
@@ -113,11 +102,6 @@ def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterat
                 for value in parameter.options for shape in (shapes if value == TENSOR else [()])
             ]  # fmt: skip
             yield [with_keyword(main, parameter.name, value) for value in options]
-
-
-def _near_zero(value: Data) -> Data:
-    """Return the recipe of a tensor with values near zero, where functions such as sparsemax take another branch."""
-    return {**value, "low": -0.5, "high": 0.5} if isinstance(value, dict) and value.keys() == {"shape"} else value
 
 
 def constructions(make: type[Module]) -> Iterator[SampleData]:

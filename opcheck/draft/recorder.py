@@ -24,7 +24,7 @@ import torch
 from torch.random import fork_rng
 
 from opcheck.draft.data import LARGEST
-from opcheck.draft.parameter import in_toml, path_of
+from opcheck.draft.parameters import in_toml, path_of
 from opcheck.draft.smaller import MOST_ELEMENTS, Group, chosen, is_small, smaller
 from opcheck.draft.target import package_of, resolve_either
 from opcheck.samples.resolve import Unresolved, resolve

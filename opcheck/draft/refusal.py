@@ -40,10 +40,6 @@ NO_GPU = re.compile(
 )
 """The pattern of errors of an operator that runs on a GPU only, and got tensors on the CPU."""
 
-NOT_INTERPRETED = re.compile(r"InterpreterError: AttributeError.*'(float|int)' object has no attribute")
-"""The pattern of errors of Triton's interpreter for a kernel that calls a method of a number, where the interpreter has
-plain Python numbers. A call with other arguments may not reach that line."""
-
 BATCHED = re.compile(r"doesn't match the broadcast shape")
 """The pattern of errors under vmap if an unbatched tensor is written to in place."""
 
@@ -65,11 +61,6 @@ def needs_gpu(what: str, source: str = "") -> bool:
 def has_interpreter() -> bool:
     """Return whether Triton runs kernels in its interpreter."""
     return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def is_beyond_interpreter(what: str) -> bool:
-    """Return whether an exception means that Triton's interpreter cannot run a kernel."""
-    return NOT_INTERPRETED.search(what) is not None
 
 
 def is_refusal(what: str, key: str = "") -> bool:

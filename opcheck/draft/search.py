@@ -12,22 +12,23 @@ from typing import Any, TypeVar
 
 import torch
 
-from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, RETURNED, Accepted, Refused
-from opcheck.draft.caller import Caller
-from opcheck.draft.data import Data, SampleData, has_differentiable, is_tensor, mapped, places, replaced
-from opcheck.draft.draft import Draft
-from opcheck.draft.guess import UNIT_INTERVAL, constructions, first_samples, further_samples
-from opcheck.draft.hint import mentions_dtypes, repairs_of
-from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, reason_not_to_call
-from opcheck.draft.parameter import INDEX, TENSOR, Parameter
+from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, RETURNED, Caller, Refused
+from opcheck.draft.data import SampleData
+from opcheck.draft.draft import Accepted, Draft
+from opcheck.draft.guess import constructions, first_samples, further_samples
+from opcheck.draft.parameters import INDEX, TENSOR, Parameter, parameters_of, parameters_of_constructor
 from opcheck.draft.recorder import examples
-from opcheck.draft.refusal import has_interpreter, is_beyond_interpreter
-from opcheck.draft.signature import parameters_of, parameters_of_constructor
+from opcheck.draft.refusal import has_interpreter
+from opcheck.draft.repair import repairs_of
 from opcheck.draft.workplace import EXAMPLES, Deadline, Trial, Workplace
 from opcheck.samples.arguments import takes_out
 from opcheck.samples.resolve import Unresolved, resolve_operator
 from opcheck.samples.results import Untestable
 from opcheck.spec.render import render
+
+TAKES_NO_TENSOR = "it takes no tensor, so there is nothing to differentiate"
+RETURNS_NO_TENSOR = "it returns no tensor, so there is nothing to differentiate"
+CONSTANT = (TAKES_NO_TENSOR, RETURNS_NO_TENSOR)
 
 MOST_WITHOUT_GRADIENT = 60
 """The number of further samples to try after a sample whose gradient is missing or inconclusive."""
@@ -64,41 +65,28 @@ class Search:
         self.caller = Caller(self.own, self.workplace)
         self.name, self.target = self.own.name, self.caller.target
 
-    def drafts(self) -> list[Draft]:
-        """Return drafts from the samples that work; none if no sample works, for the reason that `refusal` returns."""
-        if not isinstance(self.target, type) and not self.own.given:
-            self.hopeless = reason_not_to_call(self.target, self.name)
+    def draft(self) -> Draft | None:
+        """Return the draft that follows from samples that work; None if none works, for the reason of `refusal`."""
+        is_function = not isinstance(self.target, type)
+        if is_function and not self.own.given and all(one.is_plain for one in chain(*self.parameters())):
+            self.hopeless = TAKES_NO_TENSOR
         for _ in () if self.hopeless else self.constructions():
             tries = list(self.one_of_each(map(self.samples_of, self.groups)) if self.own.given else self.guessed())
             if tries:
-                return list(self.drafts_of(tries))
+                variants = variants_of(self.name, self.caller.modules) if is_function else []
+                out = is_function and takes_out(self.target) is False
+                evaluated = self.in_evaluation(tries[0].sample)
+                return Draft.of(self.name, [*tries, *evaluated], self.caller.module, variants, out=not out)
         error = self.caller.nearest[1].error
         if isinstance(error, Untestable) and error.is_plain and not self.own.given:
             self.hopeless = self.hopeless or RETURNS_NO_TENSOR
-        return []
+        return None
 
-    def drafts_of(self, tries: Sequence[Accepted]) -> Iterator[Draft]:
-        """Yield the draft from samples that work, and a second draft if evaluation mode gives other results.
-
-        A module whose first batch sets its parameters gets a draft in evaluation mode only, if that works: in training,
-        its results depend on the batch.
-        """
-        recipe, sample = self.caller.recipe, tries[0].sample
-        if recipe is None:
-            variants = variants_of(self.name, self.caller.modules)
-            yield Draft.of(self.name, tries, variants=variants, out=takes_out(self.target) is not False)
-            return
-        trained = Draft.of(self.name, tries, self.caller.module)
-        initialized = recipe.spec.train and self.caller.sets_parameters(sample)
-        evaluated: list[Accepted] = []
-        if initialized or (recipe.spec.train and self.caller.differs_in_evaluation(sample)):
-            self.caller.module = {**(self.caller.module or {}), "train": False}
-            evaluated = list(self.tries((one.sample for one in tries), self.caller.called))
-        if not (initialized and evaluated):
-            yield trained
-        if evaluated:
-            variant = "" if initialized else "eval"
-            yield replace(Draft.of(self.name, evaluated, self.caller.module, variant), initialized=initialized)
+    def in_evaluation(self, sample: SampleData) -> Iterator[Accepted]:
+        """Yield the result of a sample in evaluation mode, if it differs from the result of the module in training."""
+        other = {**sample, "module": {"train": False}}
+        if self.caller.module is not None and self.caller.module.get("train", True):
+            yield from (one for one in self.tries([other], self.caller.called) if self.caller.differ(sample, other))
 
     def refusal(self) -> str:
         """Return why no sample works, in one line."""
@@ -112,7 +100,7 @@ class Search:
             return f"{why}; {advice}"
         call, nearest = self.caller.nearest
         why = f"{render(call)}{':' if nearest.depth == RETURNED else ' raised'} {nearest.why}"
-        if nearest.needs_gpu or is_beyond_interpreter(why):
+        if nearest.needs_gpu:
             return f"{why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
         if not self.own.given:
             only = f"none of {self.caller.count} guessed calls worked; the closest"
@@ -178,32 +166,6 @@ class Search:
                 others = self.one_of_each(further_samples(main.sample, parameters))
                 yield from {render(one.sample): one for one in others if one.sample != main.sample}.values()
                 return
-        if not isinstance(self.target, type) and self.caller.nearest[1].depth < RETURNED:
-            for parameters in self.parameters():
-                yield from self.besides_integers(parameters)
-
-    def besides_integers(self, parameters: Sequence[Parameter]) -> Iterator[Accepted]:
-        """Yield the result of a sample with one floating-point tensor, and integers in all other tensors, if one works.
-
-        If a sample of integers works, but every version with a floating-point tensor is refused because of the dtype,
-        there is nothing to differentiate.
-        """
-        whole = [replace(one, options=tuple(map(_of_integers, one.options))) for one in parameters]
-        sample = next(self.tries(first_samples(whole), self.caller.called_with_integers, whole), None)
-        if sample is None:
-            return
-        others = [
-            replaced(sample, path, {"shape": value["shape"], **domain})
-            for path, value in places(sample) if is_tensor(value)
-            for domain in ({}, UNIT_INTERVAL, {"low": 0, "high": 2})
-        ]  # fmt: skip
-        others += [one for group in further_samples(sample, parameters) for one in group if has_differentiable(one)]
-        before = len(self.caller.refused)
-        found = next(self.tries(others, self.caller.called), None)
-        if found is not None:
-            yield found
-        elif not self.deadline.is_over and all(mentions_dtypes(why.why) for _, why in self.caller.refused[before:]):
-            self.hopeless = ONLY_INTEGERS
 
     def guesses(self, parameters: Sequence[Parameter]) -> Iterator[SampleData]:
         """Yield the likeliest guesses, the examples, which often have one row or positive values, and other guesses."""
@@ -218,24 +180,11 @@ class Search:
         fallback: Accepted | None = None
         for number, attempt in enumerate(self.tries(self.guesses(parameters), self.caller.called, parameters)):
             if attempt.requires_grad and attempt.is_conclusive:
-                return self.with_numbers(attempt, parameters)
+                return attempt
             fallback = fallback or attempt
             if number == MOST_WITHOUT_GRADIENT:
                 break
-        if fallback is None or fallback.requires_grad:
-            return fallback
-        # With a size of 1, loops over pairs are empty.
-        larger = self.tries([mapped(_without_ones, fallback.sample)], self.caller.called)
-        return next((one for one in larger if one.requires_grad), fallback)
-
-    def with_numbers(self, attempt: Accepted, parameters: Sequence[Parameter]) -> Accepted:
-        """Return the result of a sample with numbers in place of tensors that backward ignores, if one is accepted."""
-        for place, parameter in enumerate(one for one in parameters if not one.keyword):
-            numbers = [value for value in parameter.options if isinstance(value, int | float)]
-            others = (replaced(attempt.sample, ("args", place), number) for number in numbers)
-            if place in attempt.ignored:
-                attempt = next((one for one in self.tries(others, self.caller.called) if one.requires_grad), attempt)
-        return attempt
+        return fallback
 
     def tries(
         self,
@@ -291,13 +240,3 @@ def variants_of(path: str, modules: Sequence[str]) -> list[Any]:
     except Unresolved:
         return []
     return [{"kind": "inplace", "target": f"{home}.{name}_"}]
-
-
-def _without_ones(part: Data) -> Data:
-    """Return a tensor with sizes of at least 2. Anything else is returned unchanged."""
-    return {**part, "shape": [max(size, 2) for size in part["shape"]]} if is_tensor(part) and "shape" in part else part
-
-
-def _of_integers(option: Data) -> Data:
-    """Return an option of a parameter with integer tensors in place of floating-point tensors."""
-    return mapped(lambda part: INDEX if part == TENSOR else part, option)

@@ -51,18 +51,17 @@ def drafted(own: Trial, workplace: Workplace) -> Trial:
     guessing = Deadline(GUESS_SECONDS * workplace.budget, workplace.until) if workplace.runs_cases else deadline
     try:
         search = Search(own, workplace, guessing)
-        drafts = search.drafts()
+        draft = search.draft()
         own.note(
             BUSY * workplace.budget,  # opcheck itself takes the next step, on a machine that may be busy
-            step="while its cases were planned", call=None, drafts=drafts,
-            refusal="" if drafts else search.refusal(),
+            step="while its cases were planned", call=None, draft=draft, refusal="" if draft else search.refusal(),
         )  # fmt: skip
-        for draft in drafts if workplace.runs_cases else ():
+        if draft is not None and workplace.runs_cases:
             _take_back(own, draft, workplace, deadline)
     except Exception as error:  # exceptions of operators are results
-        what = "opcheck itself" if own.drafts else "looking for its arguments"
+        what = "opcheck itself" if own.draft else "looking for its arguments"
         *_, (frame, line) = traceback.walk_tb(error.__traceback__)
-        own.call, own.drafts = None, []
+        own.call, own.draft = None, None
         own.refusal = f"{what} failed, at {frame.f_code.co_filename}:{line}: {one_line(error)}"
     return own
 
@@ -76,15 +75,11 @@ def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadlin
     if has_interpreter():
         draft.refused["forward"].setdefault("bfloat16", NO_BFLOAT16)
     if workplace.changes:
-        session.imports[draft.id] = list(workplace.changes)
-    earlier, untested = own.records, own.left
+        session.imports[draft.name] = list(workplace.changes)
     cases, records = planned(draft, session, workplace.device), dict[str, Record]()
     while left := [case for case in cases if case.id not in records]:
         step = f"in the case {left[0].id}"
-        own.note(
-            BUSY * workplace.budget,
-            step=step, left=untested + len(left), records={**earlier, **records}, drafts=own.drafts,
-        )  # fmt: skip
+        own.note(BUSY * workplace.budget, step=step, left=len(left), records=records, draft=draft)
         if deadline.is_over:
             break
         record = run(left[0], session).record()
@@ -94,8 +89,7 @@ def _take_back(own: Trial, draft: Draft, workplace: Workplace, deadline: Deadlin
             cases = planned(draft, session, workplace.device)
         else:
             records[left[0].id] = record
-    own.left = untested + len(left)
-    own.records = earlier | {case.id: records[case.id] for case in cases if case.id in records}
+    own.left, own.records = len(left), {case.id: records[case.id] for case in cases if case.id in records}
 
 
 def reproduced(failure: tuple[Draft, str], workplace: Workplace) -> str:

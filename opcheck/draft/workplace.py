@@ -107,7 +107,7 @@ class Trial:
     """What was about to be done, in words."""
     refusal: str = ""
     """Why there is no draft."""
-    drafts: list[Draft] = field(default_factory=list)
+    draft: Draft | None = None
     records: dict[str, Record] = field(default_factory=dict)
     """The records of the cases that have run, by id."""
     left: int = 0
@@ -143,5 +143,5 @@ class Trial:
         what = f"{ended.why}, {own.step}"
         if own.is_called:
             own.ended = [*own.ended, what]
-        own.refusal = "" if own.drafts else what
+        own.refusal = "" if own.draft else what
         return own

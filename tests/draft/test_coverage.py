@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.draft.coverage import Covered, by_path, cover, modules_of, share
-from opcheck.draft.not_differentiable import ONLY_INTEGERS, RETURNS_NO_TENSOR, TAKES_NO_TENSOR
+from opcheck.draft.search import RETURNS_NO_TENSOR, TAKES_NO_TENSOR
 from opcheck.draft.workplace import Workplace
 from opcheck.planning.loading import load
 from opcheck.settings import Settings
@@ -13,7 +13,7 @@ from opcheck.settings import Settings
 MODULE = """
 import torch
 
-__all__ = ["cube", "square", "steps", "untold", "size", "window", "both_bits"]
+__all__ = ["cube", "square", "steps", "untold", "size", "window"]
 
 
 def cube(x):
@@ -38,10 +38,6 @@ def size(x):
 
 def window(length: int) -> torch.Tensor:
     return torch.hann_window(length)
-
-
-def both_bits(x, y):
-    return x & y
 """
 
 
@@ -71,7 +67,6 @@ def test_what_has_nothing_to_differentiate_says_why(covered):
         "fewops.steps": "no output requires grad",
         "fewops.size": RETURNS_NO_TENSOR,
         "fewops.window": TAKES_NO_TENSOR,
-        "fewops.both_bits": ONLY_INTEGERS,
     }
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import tomli
 
-from opcheck.draft.attempt import NO_GRAPH, NO_TANGENT, Accepted
-from opcheck.draft.draft import Draft, comment, what_happened
+from opcheck.draft.draft import NO_GRAPH, Accepted, Draft, comment, what_happened
 from opcheck.spec.dtypes import grouped
 
 SAMPLE = {"args": [{"shape": [3]}]}
@@ -122,15 +121,9 @@ class TestRevise:
 
 class TestFound:
     def test_without_a_graph_there_is_no_backward_pass(self):
-        own = draft(tried(backward=NO_GRAPH, without_forward=NO_TANGENT))
-        assert own.supports.keys() == {"backward", "forward_ad"}
+        own = draft(tried(backward=NO_GRAPH))
+        assert own.supports.keys() == {"backward"}
         assert own.backward is False
-
-    def test_forward_mode_is_taken_back_where_all_samples_are_refused_by_what_is_no_mistake(self):
-        refused, mistaken = (tried(without_forward=why) for why in ("no jvp", "AttributeError: no attribute"))
-        assert draft(refused, refused).supports == {"forward_ad": (False, "no jvp")}
-        assert draft(refused, tried()).supports == {}
-        assert draft(mistaken).supports == {}
 
     def test_arguments_without_a_derivative_are_named(self):
         own = draft(Accepted(SAMPLE, without_backward={0: "", 1: "not implemented"}))
@@ -178,10 +171,9 @@ class TestWritten:
         }  # fmt: skip
 
     def test_a_module_says_how_it_is_constructed(self):
-        drafts = [draft(module={"args": [3]}), draft(module={}, variant="eval")]
+        drafts = [draft(module={"args": [3]}), draft(module={})]
         operators = tomli.loads("".join(own.toml() for own in drafts))["operator"]
         assert [operator["module"] for operator in operators] == [{"args": [3]}, {}]
-        assert [operator.get("variant") for operator in operators] == [None, "eval"]
 
     def test_a_comment_is_one_line_whatever_an_operator_says(self):
         assert comment("a\x1b[1m\n# b\r\n[[operator]]\x7f") == "a [1m # b [[operator]]"

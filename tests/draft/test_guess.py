@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from opcheck.draft.guess import first_samples, further_samples
-from opcheck.draft.parameter import Parameter
+from opcheck.draft.parameters import Parameter
 from opcheck.spec.operator import SampleSpec
 
 
@@ -29,9 +29,7 @@ def test_all_samples_are_valid(parameters):
     assert len(samples) > 20
     for sample in samples:
         SampleSpec.model_validate(sample)
-    groups = list(further_samples(samples[0], parameters))
-    assert groups
-    for sample in (sample for group in groups for sample in group):
+    for sample in (sample for group in further_samples(samples[0], parameters) for sample in group):
         SampleSpec.model_validate(sample)
 
 
@@ -46,22 +44,12 @@ def test_an_unlikely_option_of_one_parameter_comes_before_those_of_several():
     assert any(all(isinstance(arg, dict) for arg in sample["args"]) for sample in samples)
 
 
-def test_positive_definite_matrices_are_square():
-    for sample in first_samples(PARAMETERS[0]):
-        (tensor,) = sample["args"]
-        if "structure" in tensor:
-            assert tensor["shape"][-1] == tensor["shape"][-2]
-
-
 def test_without_a_tensor_there_is_nothing_to_try():
     assert list(first_samples([parameter("n", "int")])) == []
     assert list(first_samples([parameter("x"), parameter("config", "Config")])) == []
 
 
-def test_further_samples_differ_in_one_respect():
+def test_further_samples_pass_one_more_argument():
     main = {"args": [{"shape": [2, 3]}, {"shape": [2, 3]}]}
     groups = list(further_samples(main, [parameter("x"), parameter("y"), parameter("keepdim", "bool", default=False)]))
-    assert groups == [
-        [{"args": [{"shape": [2, 3], "low": -0.5, "high": 0.5}] * 2}],
-        [{**main, "kwargs": {"keepdim": True}}],
-    ]
+    assert groups == [[{**main, "kwargs": {"keepdim": True}}]]

@@ -33,7 +33,7 @@ def drafted_cases(monkeypatch, over_after):
     monkeypatch.setattr(trials, "run", run)
     own = drafted(sine(), PLAIN)
     assert own.left > 10
-    assert own.drafts
+    assert own.draft
     return own.records
 
 
@@ -48,7 +48,7 @@ def test_what_is_wrong_with_opcheck_is_said_to_be(monkeypatch):
 
     monkeypatch.setattr(trials, "planned", planned)
     own = drafted(sine(), PLAIN)
-    assert own.drafts == []
+    assert own.draft is None
     assert own.refusal.startswith("opcheck itself failed, at ")
     assert own.refusal.endswith("ValueError: a defect")
 
@@ -60,9 +60,9 @@ def test_when_the_time_of_all_is_over_nothing_begins():
 
 def test_in_the_interpreter_of_triton_bfloat16_is_left_out(monkeypatch):
     monkeypatch.setattr(trials, "planned", lambda draft, session, device: [])
-    (plain,) = drafted(sine(), PLAIN).drafts
+    plain = drafted(sine(), PLAIN).draft
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    (interpreted,) = drafted(sine(), PLAIN).drafts
+    interpreted = drafted(sine(), PLAIN).draft
     assert plain.dtypes() == {}
     assert interpreted.dtypes()["forward"] == ["float16", "float32", "float64", "complex"]
     assert "# No forward pass in bfloat16: Triton's interpreter" in interpreted.toml()
