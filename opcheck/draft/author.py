@@ -6,7 +6,7 @@ import shlex
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -28,7 +28,6 @@ from opcheck.running import process_state
 from opcheck.running.own_process import Ended, Item, Result, apart
 from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
-from opcheck.spec import dtypes
 from opcheck.spec.document import shown
 from opcheck.text import counted, printable, with_more
 
@@ -43,12 +42,6 @@ FEW = 3
 
 MOST_RESTARTS = 5
 """The maximum number of restarts of one operator, each after a call that ended its process."""
-
-NOT_MEANT_FOR = {
-    "complex dtypes": (dtypes.COMPLEX, 'set dtypes = { forward = ["floating"] }'),
-    "half precision": (dtypes.HALF, "remove float16 and bfloat16 from dtypes"),
-}
-"""Dtypes that operators may not be meant for, and what to do if operators fail in no other dtypes."""
 
 
 @dataclass
@@ -232,9 +225,6 @@ class Author:
             + (f": {own.ended[-1]}" if own.is_slow else "")
             for own in self.trials if own.left
         ]  # fmt: skip
-        for what, (family, remedy) in NOT_MEANT_FOR.items():
-            if only := failing_only_in(family, failed):
-                lines.append(f"failed only in {what}: {', '.join(only)}; if that is not to be supported, {remedy}")
         return lines
 
     def _recorded(self, *outcomes: str) -> list[Record]:
@@ -276,9 +266,3 @@ def lines_of(records: Sequence[Record]) -> list[str]:
         ids.setdefault(what, {}).setdefault(record["operator"], record["id"])
         texts.setdefault(what, printable(" ".join(text.split())))
     return [f"{with_more(islice(ids[what].values(), FEW), count)}: {texts[what]}" for what, count in counts.items()]
-
-
-def failing_only_in(family: Container[str], failed: Sequence[Record]) -> list[str]:
-    """Return the operators that fail in dtypes of a family, and in no other dtype."""
-    elsewhere = {record["operator"] for record in failed if record["dtype"] not in family}
-    return [name for name in dict.fromkeys(record["operator"] for record in failed) if name not in elsewhere]

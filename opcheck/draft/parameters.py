@@ -196,26 +196,16 @@ def _schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
 
 
 def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
-    """Return the parameters of the constructor of a class of modules.
-
-    If it takes only `*args`, those of the constructor of its base class follow. If it takes `**kwargs`, they follow as
-    keyword arguments, which are optional: it may pass them itself.
-    """
-    found, keyword = dict[str, Parameter](), False
+    """Return the parameters of the constructor of a class of modules, or of its base class if it takes only `*args`."""
     for base in make.__mro__:
         try:
             declared = inspect.signature(base).parameters.values()
         except (TypeError, ValueError):
             break
-        doc = inspect.getdoc(base) or ""
-        for one in (one for one in declared if one.kind not in STARRED and one.name not in found):
-            own = _declared(one, base, doc, constructor=True)
-            found[one.name] = replace(own, keyword=own.keyword or keyword, required=own.required and not keyword)
-        starred = {one.kind for one in declared}.intersection(STARRED)
-        if not starred or (found and inspect.Parameter.VAR_KEYWORD not in starred):
-            break
-        keyword = keyword or bool(found) or inspect.Parameter.VAR_POSITIONAL not in starred
-    return list(found.values())
+        named = [one for one in declared if one.kind not in STARRED]
+        if named or not declared:
+            return [_declared(one, base, inspect.getdoc(base) or "", constructor=True) for one in named]
+    return []
 
 
 def _declared(

@@ -84,8 +84,9 @@ def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[
         if value in each[:index]:  # tensors that are alike may have to stay so
             yield from (mapped(partial(_instead_of, value, better), sample) for better in hints.better(value))
     first = [{"shape": value["shape"]} for value in each if "shape" in value][:1]
-    for one in parameters if NEEDED.search(said) else ():
-        if not one.required and one.name in named and one.name not in sample.get("kwargs", {}):
+    for one in parameters:
+        is_needed = "NoneType" in said or (NEEDED.search(said) and one.name in named)
+        if is_needed and not one.required and one.name not in sample.get("kwargs", {}):
             plain = [value for value in one.options if not is_tensor(value)]
             tensors = first if TENSOR in one.options or not one.annotation else []
             yield from (with_keyword(sample, one.name, value) for value in (*plain, *tensors, 2, [2, 2]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from types import MethodType
@@ -16,7 +16,7 @@ from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, RETURNED, Caller, Refu
 from opcheck.draft.data import SampleData
 from opcheck.draft.draft import Accepted, Draft
 from opcheck.draft.guess import constructions, first_samples, further_samples
-from opcheck.draft.parameters import INDEX, TENSOR, Parameter, parameters_of, parameters_of_constructor
+from opcheck.draft.parameters import Parameter, parameters_of, parameters_of_constructor
 from opcheck.draft.recorder import examples
 from opcheck.draft.refusal import has_interpreter
 from opcheck.draft.repair import repairs_of
@@ -141,16 +141,9 @@ class Search:
         return [{key: value for key, value in call.items() if key != "module"} for call in own]
 
     def parameters(self) -> list[list[Parameter]]:
-        """Return lists of parameters to guess arguments for, to be tried in turn.
-
-        A module that takes one tensor may be an embedding: the last lists are for a tensor of indices.
-        """
-        if not isinstance(self.target, type):
-            return parameters_of(self.target, self.name)
-        make: Any = self.target
-        parameters = parameters_of(MethodType(make.forward, make), self.name)
-        only_a_tensor = [one for one in parameters if [parameter.options for parameter in one] == [(TENSOR,)]]
-        return [*parameters, *([replace(parameter, options=(INDEX,))] for (parameter,) in only_a_tensor)]
+        """Return lists of parameters to guess arguments for, to be tried in turn."""
+        make: Any = self.target  # of a class, forward has the parameters
+        return parameters_of(MethodType(make.forward, make) if hasattr(make, "forward") else make, self.name)
 
     def one_of_each(self, groups: Iterable[Sequence[SampleData]]) -> Iterator[Accepted]:
         """Yield the result of the first sample of each group that is not refused."""
@@ -200,10 +193,10 @@ class Search:
 
         parameters: the parameters that the guesses are arguments for. If empty, guesses are not repaired.
         """
-        guesses, repaired = iter(guesses), [iter(list[SampleData]())]
+        guesses, repaired = iter(guesses), iter(list[SampleData]())
         seen, said, vain, best = set[str](), set[str](), 0, NO_GUESS
         while vain < MOST_IN_VAIN and self.caller.untestable < MOST_UNTESTABLE and not self.deadline.is_over:
-            guess = next(chain(*repaired, guesses) if self.caller.count % 4 else chain(guesses, *repaired), None)
+            guess = next(chain(repaired, guesses) if self.caller.count % 4 else chain(guesses, repaired), None)
             if guess is None:
                 return
             if render(guess) in seen:
@@ -222,10 +215,7 @@ class Search:
             is_new = is_visible or message not in said
             if parameters and is_new and result.depth >= max(best, OUT_OF_SIGHT):
                 own = repairs_of(guess, result.why, result.source, parameters)
-                if is_further or not is_visible:
-                    repaired.insert(0, own)
-                else:
-                    repaired[0] = chain(repaired[0], own)
+                repaired = chain(own, repaired) if is_further or not is_visible else chain(repaired, own)
                 best = result.depth
             said.add(message)
 

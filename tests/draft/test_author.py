@@ -1,7 +1,7 @@
 """What a draft says of failures: one line for each thing that goes wrong."""
 
 from opcheck.checks.jacobian.compare import REMEDY
-from opcheck.draft.author import Author, failing_only_in, lines_of
+from opcheck.draft.author import Author, lines_of
 from opcheck.draft.workplace import Trial, Workplace
 from opcheck.settings import Settings
 
@@ -53,11 +53,3 @@ def test_an_exception_comes_first_in_its_line():
 def test_a_diagnosis_takes_the_place_of_a_reason():
     records = [record("backward", "a long story", diagnosis=["twice what it should be"]), record("purity", "x changes")]
     assert lines_of(records) == ["mylib.f::backward: twice what it should be", "mylib.f::purity: x changes"]
-
-
-def test_what_fails_for_complex_numbers_alone_is_named():
-    records = [
-        record("vmap", "", name, dtype=dtype)
-        for name, dtype in (("f", "complex128"), ("g", "complex128"), ("g", "float64"))
-    ]
-    assert failing_only_in(("complex64", "complex128"), records) == ["f"]

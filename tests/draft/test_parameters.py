@@ -253,11 +253,6 @@ class Passes(Scale):
         super().__init__(*args, **kwargs)
 
 
-class Named(Scale):
-    def __init__(self, bias, *, shift=0.0, **kwargs):
-        super().__init__(**kwargs)
-
-
 class Plain(Scale):
     def __init__(self):
         super().__init__((2,))
@@ -265,12 +260,6 @@ class Plain(Scale):
 
 def test_what_a_constructor_passes_on_is_what_that_of_its_base_takes():
     assert [one.name for one in parameters_of_constructor(Passes)] == ["shape", "factor"]
-    assert [(one.name, one.required, one.keyword) for one in parameters_of_constructor(Named)] == [
-        ("bias", True, False),
-        ("shift", False, True),
-        ("shape", False, True),  # an error asks for it
-        ("factor", False, True),
-    ]
     assert parameters_of_constructor(Plain) == []
     assert [one.name for one in parameters_of_constructor(torch.nn.Linear)][:2] == ["in_features", "out_features"]
 

@@ -63,6 +63,12 @@ def test_tensors_that_are_alike_are_changed_one_by_one_and_together():
     assert repairs.index({"args": [after, before, 2]}) < repairs.index({"args": [after, after, 2]})
 
 
+def test_an_optional_tensor_that_is_missing_is_added():
+    said = "TypeError: sigmoid(): argument 'input' must be Tensor, not NoneType"
+    lessons = list(repairs_of({"args": [{"shape": [2]}]}, said, "", X))
+    assert {"args": [{"shape": [2]}], "kwargs": {"context": {"shape": [2]}}} in lessons
+
+
 @pytest.mark.parametrize("name", ["output_size", "output size"])
 def test_an_optional_argument_that_is_asked_for_is_added(name):
     parameters = [*X, Parameter("output_size", (), False)]

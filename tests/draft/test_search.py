@@ -235,29 +235,6 @@ def test_an_optional_argument_that_is_required_has_to_meet_what_is_checked_next(
     }
 
 
-class Inner(torch.nn.Module):
-    __module__ = "operators.modules"
-
-    def __init__(self, dim):
-        super().__init__()
-        self.map = torch.nn.Linear(dim, 2)
-
-    def forward(self, x):
-        return self.map(x)
-
-
-class Outer(Inner):
-    __module__ = "operators.modules"
-
-    def __init__(self, factor=2.0, **kwargs):
-        super().__init__(**kwargs)
-
-
-def test_what_a_constructor_passes_on_is_passed_by_keyword(monkeypatch):
-    monkeypatch.setattr(modules, "Outer", Outer, raising=False)
-    assert draft("operators.modules.Outer").module == {"kwargs": {"dim": 3}}
-
-
 def test_an_example_helps_where_guesses_do_not(monkeypatch):
     def needs_seven(x, *, how):
         """Take rows of seven.
