@@ -72,7 +72,7 @@ def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:
 
 def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:
     """Return a value with each placeholder for a tensor replaced by a recipe with the next of the shapes."""
-    kinds = {"float": domain, "index": {"dtype": "int64", "low": 0, "high": 2}, "mask": {"dtype": "bool"}}
+    kinds = {"float": domain, "index": {"dtype": "int64", "low": 0, "high": 2}}
 
     def recipe(part: Data) -> Data:
         return {"shape": list(next(shapes)), **kinds[part["tensor"]]} if is_tensor(part) else part

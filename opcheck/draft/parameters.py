@@ -17,11 +17,9 @@ from torch.nn import Module
 from opcheck.draft.data import Data, Shape
 from opcheck.samples import arguments
 from opcheck.samples.arguments import is_function
-from opcheck.samples.derive.keywords import UNVARIED
 
 TENSOR: Data = {"tensor": "float"}
 INDEX: Data = {"tensor": "index"}
-MASK: Data = {"tensor": "mask"}
 TENSORS: Data = [TENSOR, TENSOR]
 """Placeholders for tensors. Their shapes are chosen later."""
 
@@ -43,10 +41,8 @@ BY_NAME: dict[str, list[Data]] = {
     "p": [0.5, 2],
     "eps epsilon tol eps_low eps_high": [1e-3],
     "beta alpha gamma lambda lambda_ lam temperature tau scale sigma margin delta weight_decay": [1.5, 0.5],
-    "training train": [True],
-    "inplace in_place": [False, True],
     "section sections split_sizes mrope_section": [[1, 1], [1, 1, 1]],
-    "reduction": ["mean", "sum", "none"],
+    "reduction": ["mean", "sum"],
 }
 """Values for parameters with well-known names."""
 
@@ -58,10 +54,6 @@ OF_CONSTRUCTORS: dict[str, list[Data]] = {
 }
 """Values for well-known parameters of module constructors, where numbers have to fit the shapes of tensors."""
 
-INDICES = (
-    "index", "indices", "idx", "target", "targets", "label", "labels", "y_true", "classes", "tokens", "input_ids",
-    "permutation",
-)  # fmt: skip
 BY_TYPE: tuple[tuple[tuple[str, ...], list[Data], tuple[type, ...]], ...] = (
     (("bool",), [False, True], ()),
     (("tuple[int",), [{"tuple": [2, 2]}, {"tuple": [2]}, {"tuple": [3, 2]}], ()),
@@ -73,10 +65,6 @@ BY_TYPE: tuple[tuple[tuple[str, ...], list[Data], tuple[type, ...]], ...] = (
     (("module",), [IDENTITY], ()),
 )
 """Words in annotations, values for them, and the types of the values in `BY_NAME` that are used instead."""
-
-MASKS = ("mask", "masks", "attn_mask", "attention_mask")
-WORDS = ("type", "kind", "mode", "method", "name", "convention")
-"""Names of parameters that take one of a few strings, which cannot be guessed."""
 
 PLAIN = {
     "int", "float", "complex", "number", "bool", "str", "None", "NoneType", "torch", "dtype", "device", "layout",
@@ -146,8 +134,9 @@ class Parameter:
         listed, text = _members([type(default), *parts]), " | ".join(map(_text_of, parts))
         if listed:
             options = listed if required else [value for value in listed if value != in_toml(default)]
-        elif not required:
-            options = _optional(name, text.lower(), default)
+        elif not required:  # derived samples vary numbers and flags
+            is_tensor = default is None and ("tensor" in text.lower() or name in ("weight", "bias"))
+            options = [TENSOR] * is_tensor
         else:
             options = [value for part in parts for value in _required(name, _text_of(part).lower(), constructor)]
             options += [NONE] * (len(parts) < len(_parts(annotation)))
@@ -286,12 +275,6 @@ def _named(name: str, table: dict[str, list[Data]] = BY_NAME) -> list[Data]:
     return next((values for names, values in table.items() if name.lower() in names.split()), [])
 
 
-def _tensors(name: str) -> list[Data]:
-    if name.lower() in INDICES:
-        return [TENSOR, INDEX]
-    return [MASK, TENSOR] if name.lower() in MASKS else [TENSOR]
-
-
 def _required(name: str, kind: str, constructor: bool) -> list[Data]:
     """Return values to try for a required parameter. kind: its annotation in lower case; empty if there is none."""
     named, of_constructor = _named(name), _named(name, OF_CONSTRUCTORS) if constructor else []
@@ -301,31 +284,18 @@ def _required(name: str, kind: str, constructor: bool) -> list[Data]:
         return of_constructor
     if "tensor" in kind:
         listed = any(word in kind for word in ("list[", "sequence[", "tuple[", "iterable["))
-        return [TENSORS] if listed else _tensors(name)
+        return [TENSORS] if listed else [TENSOR, INDEX]
     if sizes := re.search(r"tuple\[(int(?:, int)*)\]", kind):
         others = [2] * (sizes[1].count("int") - 1)
         return [{"tuple": [first, *others]} for first in (2, 3)]
     for words, values, types in BY_TYPE:
         if any(word in kind for word in words):
             return [value for value in named if isinstance(value, types)] or values
-    if name in WORDS or kind not in ("", "any"):
+    if kind not in ("", "any"):
         return named  # a string, a configuration: nothing to guess
     if constructor:  # which takes numbers more often than tensors
-        return named or [*([INDEX] if name.lower() in INDICES else []), 2, 3, 0.5, TENSOR]
-    return [*named, *_tensors(name)] if named else [*_tensors(name), INDEX, 2, 0.5]
-
-
-def _optional(name: str, kind: str, default: Any) -> list[Data]:
-    """Return values other than the default to try for an optional parameter. kind: as for `_required`."""
-    if name in UNVARIED:
-        return []
-    if isinstance(default, bool):
-        return [not default]
-    if name == "reduction" and isinstance(default, str):
-        return [value for value in _named(name) if value != default]
-    if default is None and ("tensor" in kind or name in ("weight", "bias")):
-        return _tensors(name)
-    return []
+        return named or [2, 3, 0.5, TENSOR, INDEX]
+    return [*named, TENSOR] if named else [TENSOR, INDEX, 2, 0.5]
 
 
 def documented(doc: str, name: str) -> str:

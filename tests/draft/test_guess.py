@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Literal
 
 import pytest
 
@@ -50,6 +51,6 @@ def test_without_a_tensor_there_is_nothing_to_try():
 
 
 def test_further_samples_pass_one_more_argument():
-    main = {"args": [{"shape": [2, 3]}, {"shape": [2, 3]}]}
-    groups = list(further_samples(main, [parameter("x"), parameter("y"), parameter("keepdim", "bool", default=False)]))
-    assert groups == [[{**main, "kwargs": {"keepdim": True}}]]
+    main = {"args": [{"shape": [2, 3]}]}
+    groups = list(further_samples(main, [parameter("x"), parameter("how", Literal["a", "b"], default="a")]))
+    assert groups == [[{**main, "kwargs": {"how": "b"}}]]

@@ -11,7 +11,6 @@ import torch
 from opcheck.draft.parameters import (
     INDEX,
     IS_TENSOR,
-    MASK,
     NONE,
     REQUIRED,
     TENSOR,
@@ -41,7 +40,6 @@ def options(name, annotation="", default=REQUIRED):
         ("x", "torch.Tensor", TENSOR),
         ("xs", "list[Tensor]", TENSORS),
         ("x", "", TENSOR),
-        ("mask", "Tensor", MASK),
         ("dim", "int", -1),
         ("n_iter", "int", 2),
         ("p", "float", 0.5),
@@ -57,7 +55,6 @@ def options(name, annotation="", default=REQUIRED):
         ("transform", "Callable[[int, int], Module]", {"object": "torch.tanh"}),
         ("net_create_fn", "", {"object": "torch.tanh"}),
         ("dim", "", -1),
-        ("inplace", "", False),
         ("sections", "", [1, 1]),
         ("to", torch.dtype, {"dtype": "float64"}),
         ("to", "str | torch.device", "cpu"),
@@ -68,20 +65,19 @@ def test_the_likeliest_value_comes_first(name, annotation, first):
     assert options(name, annotation)[0] == first
 
 
-def test_a_target_may_be_a_tensor_of_classes():
-    assert options("target", "Tensor") == [TENSOR, INDEX]
+def test_a_tensor_may_be_one_of_indices():
+    assert options("target", "Tensor") == options("x", "Tensor") == [TENSOR, INDEX]
 
 
 def test_what_may_be_none_is_none_where_nothing_else_is_guessed():
     assert options("config", Mode | None) == options("config", Mode)
     assert options("config", dict | None) == [NONE]
-    assert options("weight", torch.Tensor | None) == [TENSOR, NONE]
+    assert options("weight", torch.Tensor | None) == [TENSOR, INDEX, NONE]
 
 
 def test_nothing_is_guessed_for_what_is_no_tensor_and_no_number():
     assert options("config", "Config") == []
     assert options("path", "str") == []
-    assert options("type") == []
 
 
 @pytest.mark.parametrize(
@@ -101,22 +97,20 @@ def test_constructors_take_numbers(name, annotation, first):
 
 
 def test_a_constructor_may_take_what_cannot_be_guessed():
-    assert Parameter.of("type", "", constructor=True).options == ()
+    assert Parameter.of("type", "str", constructor=True).options == ()
 
 
 @pytest.mark.parametrize(
     ("name", "default", "tried"),
     [
-        ("keepdim", False, [True]),
-        ("inplace", False, []),
-        ("training", True, []),
-        ("reduction", "mean", ["sum", "none"]),
+        ("keepdim", False, []),
+        ("reduction", "mean", []),
         ("weight", None, [TENSOR]),
         ("eps", 1e-5, []),
         ("mode", Mode.FAST, [{"object": f"{__name__}.Mode.SLOW"}]),
     ],
 )
-def test_only_flags_reductions_members_and_tensors_are_tried_besides_their_defaults(name, default, tried):
+def test_only_members_and_tensors_are_tried_besides_their_defaults(name, default, tried):
     assert options(name, default=default) == tried
 
 

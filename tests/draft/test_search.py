@@ -201,20 +201,20 @@ class TestDrafts:
         assert why.startswith("no guess for the parameter config: dict; pass constructor arguments with --module")
 
     def test_a_parameter_without_a_guess_is_named(self, monkeypatch):
-        def read(x: torch.Tensor, config: Strange, path, type): ...
+        def read(x: torch.Tensor, config: Strange, path, kind): ...
+
+        def forward(self, x, kind: str): ...
 
         monkeypatch.setattr(modules, "read", read, raising=False)
         monkeypatch.setattr(read, "__module__", "operators.modules")
         assert refusal("operators.modules.read") == (
             "no guess for the parameter config: Strange; pass arguments with --args"
         )
-        monkeypatch.setattr(read, "__annotations__", {})
-        assert refusal("operators.modules.read") == "no guess for the parameter type; pass arguments with --args"
         monkeypatch.setattr(modules, "Strange", Strange, raising=False)
         monkeypatch.setattr(Strange, "__module__", "operators.modules")
         monkeypatch.setattr(Strange, "__init__", torch.nn.Module.__init__)
-        monkeypatch.setattr(Strange, "forward", lambda self, x, type: x)
-        assert refusal("operators.modules.Strange").startswith("no guess for the parameter type; pass")
+        monkeypatch.setattr(Strange, "forward", forward)
+        assert refusal("operators.modules.Strange").startswith("no guess for the parameter kind: str; pass")
 
 
 def test_an_optional_argument_that_is_required_has_to_meet_what_is_checked_next(monkeypatch):

@@ -148,13 +148,13 @@ def drafted(shared):
 @pytest.fixture
 def operators(drafted):
     found = tomli.loads(drafted.records["specs/ours.toml"])["operator"]
-    return {operator["name"].removeprefix("ours.") + operator.get("variant", ""): operator for operator in found}
+    return {operator["name"].removeprefix("ours."): operator for operator in found}
 
 
 @pytest.mark.nightly
 def test_each_function_and_class_of_modules_is_drafted(operators, drafted):
     functions = {"cube", "wrong", "double", "noise", "entropy", "aborts"}
-    assert operators.keys() == functions | {"Layer", "Layereval", "WrongLayer"}
+    assert operators.keys() == functions | {"Layer", "WrongLayer"}
     assert "not drafted: ours.Configured: no guess for the parameter config: dict; pass" in drafted.out
     assert "not drafted: ours.text: it takes no tensor, so there is nothing to differentiate" in drafted.out
 
@@ -181,10 +181,11 @@ def test_a_crash_is_said_and_its_sample_left_out(operators, drafted):
 
 
 @pytest.mark.nightly
-def test_modules_are_constructed_and_both_modes_are_drafted(operators):
+def test_modules_are_constructed_and_each_mode_has_a_sample(operators):
     assert operators["Layer"]["module"] == {"args": [3, 2]}
-    assert operators["Layereval"]["module"] == {"args": [3, 2], "train": False}
-    assert "supports" not in operators["Layereval"]
+    training, evaluation = operators["Layer"]["samples"]
+    assert evaluation == {**training, "module": {"train": False}}
+    assert "supports" not in operators["Layer"]
     assert operators["WrongLayer"]["module"] == {}
 
 
