@@ -35,8 +35,8 @@ MOST = 100
 """The maximum length of a comment, in characters."""
 
 
-NO_GRAPH = "no output requires grad"
-"""Why a call that raises no exception has no derivative."""
+NO_GRAPH, NO_TANGENT = "no output requires grad", "no output has a tangent"
+"""Why a call that raises no exception has no derivative in reverse or forward mode."""
 
 Place = int | str
 """An argument, by its position or name. Parameters of a module are arguments, too."""
@@ -114,6 +114,8 @@ class Draft:
         refused = [why for place, why in reasons.items() if place not in others]
         if refused:
             self.supports["backward"] = (others or False, refused[0][0])
+        if refused and not any(one.requires_grad for one in tries):
+            self.supports["forward_ad"] = (False, NO_TANGENT)  # which its check takes back if it is wrong
 
     @property
     def backward(self) -> bool | Sequence[int | str]:

@@ -17,6 +17,7 @@ from torch.nn import Module
 from opcheck.draft.data import Data, Shape
 from opcheck.samples import arguments
 from opcheck.samples.arguments import is_function
+from opcheck.samples.derive.keywords import UNVARIED
 
 TENSOR: Data = {"tensor": "float"}
 INDEX: Data = {"tensor": "index"}
@@ -42,7 +43,7 @@ BY_NAME: dict[str, list[Data]] = {
     "eps epsilon tol eps_low eps_high": [1e-3],
     "beta alpha gamma lambda lambda_ lam temperature tau scale sigma margin delta weight_decay": [1.5, 0.5],
     "section sections split_sizes mrope_section": [[1, 1], [1, 1, 1]],
-    "reduction": ["mean", "sum"],
+    "reduction": ["mean", "sum", "none"],
 }
 """Values for parameters with well-known names."""
 
@@ -134,9 +135,8 @@ class Parameter:
         listed, text = _members([type(default), *parts]), " | ".join(map(_text_of, parts))
         if listed:
             options = listed if required else [value for value in listed if value != in_toml(default)]
-        elif not required:  # derived samples vary numbers and flags
-            is_tensor = default is None and ("tensor" in text.lower() or name in ("weight", "bias"))
-            options = [TENSOR] * is_tensor
+        elif not required:
+            options = _optional(name, text.lower(), default)
         else:
             options = [value for part in parts for value in _required(name, _text_of(part).lower(), constructor)]
             options += [NONE] * (len(parts) < len(_parts(annotation)))
@@ -296,6 +296,17 @@ def _required(name: str, kind: str, constructor: bool) -> list[Data]:
     if constructor:  # which takes numbers more often than tensors
         return named or [2, 3, 0.5, TENSOR, INDEX]
     return [*named, TENSOR] if named else [TENSOR, INDEX, 2, 0.5]
+
+
+def _optional(name: str, kind: str, default: Any) -> list[Data]:
+    """Return values other than the default to try for an optional parameter. kind: as for `_required`."""
+    if name in UNVARIED:
+        return []
+    if isinstance(default, bool):
+        return [not default]
+    if name == "reduction" and isinstance(default, str):
+        return [value for value in _named(name) if value != default]
+    return [TENSOR] if default is None and ("tensor" in kind or name in ("weight", "bias")) else []
 
 
 def documented(doc: str, name: str) -> str:

@@ -122,7 +122,7 @@ class TestRevise:
 class TestFound:
     def test_without_a_graph_there_is_no_backward_pass(self):
         own = draft(tried(backward=NO_GRAPH))
-        assert own.supports.keys() == {"backward"}
+        assert own.supports.keys() == {"backward", "forward_ad"}
         assert own.backward is False
 
     def test_arguments_without_a_derivative_are_named(self):

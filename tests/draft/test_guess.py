@@ -52,5 +52,6 @@ def test_without_a_tensor_there_is_nothing_to_try():
 
 def test_further_samples_pass_one_more_argument():
     main = {"args": [{"shape": [2, 3]}]}
-    groups = list(further_samples(main, [parameter("x"), parameter("how", Literal["a", "b"], default="a")]))
-    assert groups == [[{**main, "kwargs": {"how": "b"}}]]
+    options = parameter("how", Literal["a", "b"], default="a"), parameter("keepdim", "bool", default=False)
+    groups = list(further_samples(main, [parameter("x"), *options]))
+    assert groups == [[{**main, "kwargs": {"how": "b"}}], [{**main, "kwargs": {"keepdim": True}}]]

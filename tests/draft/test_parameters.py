@@ -103,14 +103,16 @@ def test_a_constructor_may_take_what_cannot_be_guessed():
 @pytest.mark.parametrize(
     ("name", "default", "tried"),
     [
-        ("keepdim", False, []),
-        ("reduction", "mean", []),
+        ("keepdim", False, [True]),
+        ("inplace", False, []),
+        ("training", True, []),
+        ("reduction", "mean", ["sum", "none"]),
         ("weight", None, [TENSOR]),
         ("eps", 1e-5, []),
         ("mode", Mode.FAST, [{"object": f"{__name__}.Mode.SLOW"}]),
     ],
 )
-def test_only_members_and_tensors_are_tried_besides_their_defaults(name, default, tried):
+def test_only_flags_reductions_members_and_tensors_are_tried_besides_their_defaults(name, default, tried):
     assert options(name, default=default) == tried
 
 
