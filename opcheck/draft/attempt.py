@@ -187,18 +187,15 @@ class Caller:
         self.dtype = first
         return result
 
-    def _shown(self, sample: SampleData) -> Accepted:
+    def _shown(self, sample: SampleData, *, inplace: bool = False) -> Accepted:
         """Call the operator with several draws of the values of a sample; in place, if it has to get a clone."""
         made = _sample(sample)
         try:
-            return self._drawn(made, sample, inplace=False)
+            each = [shown(self._function(made, sample, seed, inplace), sample) for seed in SEEDS]
         except RuntimeError as error:
-            if self.module is not None or IN_PLACE not in one_line(error):
+            if inplace or self.module is not None or IN_PLACE not in one_line(error):
                 raise
-        return self._drawn(made, sample, inplace=True)
-
-    def _drawn(self, made: Sample, sample: SampleData, *, inplace: bool) -> Accepted:
-        each = [shown(self._function(made, sample, seed, inplace), sample) for seed in SEEDS]
+            return self._shown(sample, inplace=True)
         return replace(each[0], is_conclusive=all(one.is_conclusive for one in each))
 
     def _function(self, made: Sample, sample: SampleData, seed: str, inplace: bool = False) -> TestedFunction:
