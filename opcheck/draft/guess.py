@@ -89,11 +89,14 @@ def sample_of(required: Sequence[Parameter], values: Sequence[Data]) -> SampleDa
 
 
 def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterator[list[SampleData]]:
-    """Yield groups of samples that pass one more argument than a working sample. One sample of each group is enough.
+    """Yield groups of samples that differ from a working sample in one respect. One sample of each group is enough.
 
-    Other values, sizes, ranks and layouts are left to derived samples.
+    Other sizes, ranks and layouts are left to derived samples.
     """
-    tensors = [arg["shape"] for arg in main["args"] if isinstance(arg, dict) and "shape" in arg]
+    args = main["args"]
+    tensors = [arg["shape"] for arg in args if isinstance(arg, dict) and "shape" in arg]
+    if tensors:
+        yield [{**main, "args": list(map(_near_zero, args))}]
     shapes = [*tensors[:1], *(shape[-1:] for shape in tensors[:1]), *(shape[:1] for shape in tensors[1:2] if shape)]
     for parameter in parameters:
         if not parameter.required and parameter.name not in main.get("kwargs", {}):
@@ -102,6 +105,11 @@ def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterat
                 for value in parameter.options for shape in (shapes if value == TENSOR else [()])
             ]  # fmt: skip
             yield [with_keyword(main, parameter.name, value) for value in options]
+
+
+def _near_zero(value: Data) -> Data:
+    """Return the recipe of a tensor with values near zero, where functions such as sparsemax take another branch."""
+    return {**value, "low": -0.5, "high": 0.5} if isinstance(value, dict) and value.keys() == {"shape"} else value
 
 
 def constructions(make: type[Module]) -> Iterator[SampleData]:

@@ -50,8 +50,9 @@ def test_without_a_tensor_there_is_nothing_to_try():
     assert list(first_samples([parameter("x"), parameter("config", "Config")])) == []
 
 
-def test_further_samples_pass_one_more_argument():
+def test_further_samples_differ_in_one_respect():
     main = {"args": [{"shape": [2, 3]}]}
     options = parameter("how", Literal["a", "b"], default="a"), parameter("keepdim", "bool", default=False)
     groups = list(further_samples(main, [parameter("x"), *options]))
-    assert groups == [[{**main, "kwargs": {"how": "b"}}], [{**main, "kwargs": {"keepdim": True}}]]
+    near = {"args": [{"shape": [2, 3], "low": -0.5, "high": 0.5}]}
+    assert groups == [[near], [{**main, "kwargs": {"how": "b"}}], [{**main, "kwargs": {"keepdim": True}}]]

@@ -183,7 +183,7 @@ def test_a_crash_is_said_and_its_sample_left_out(operators, drafted):
 @pytest.mark.nightly
 def test_modules_are_constructed_and_each_mode_has_a_sample(operators):
     assert operators["Layer"]["module"] == {"args": [3, 2]}
-    training, evaluation = operators["Layer"]["samples"]
+    training, *_, evaluation = operators["Layer"]["samples"]
     assert evaluation == {**training, "module": {"train": False}}
     assert "supports" not in operators["Layer"]
     assert operators["WrongLayer"]["module"] == {}
