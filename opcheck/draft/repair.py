@@ -41,7 +41,7 @@ KINDS = (
         re.compile(r"\b(Long(Tensor)?|int64|integer (tensors?|d?type)|integral|indices must|must be long)\b"),
         {"dtype": "int64", "low": 0, "high": 2},
     ),
-    (re.compile(r"\b[Bb]ool(ean)?\b|[Mm]ask must be"), {"dtype": "bool"}),
+    (re.compile(r"\b[Bb]ool(ean|Tensor)?\b|[Mm]ask must be"), {"dtype": "bool"}),
     (re.compile(r"cannot have requires_grad|not differentiable with respect to argument"), {"grad": False}),
 )
 """Words in errors that call for a structure, domain, dtype or constant, and the keys that give it to a tensor."""

@@ -41,6 +41,7 @@ X = [Parameter("x", (TENSOR,), True), Parameter("context", (), False)]
          {"shape": [3], "grad": False, "low": 0.1, "high": 0.9}),
         ([2, 2], "RuntimeError: it needs 4d (spatial) or 5d (volumetric) inputs", "", [2, 2, 2, 2]),
         ({"none": True}, "TypeError: 'size' must be tuple of ints, not NoneType", "", [2, 2]),
+        ({"shape": [3]}, "RuntimeError: expected BoolTensor for mask", "", {"shape": [3], "dtype": "bool"}),
         ({"tuple": [2, 2]}, "ValueError: not enough values to unpack (expected 3, got 2)", "", {"tuple": [2, 2, 2]}),
     ],
 )  # fmt: skip
