@@ -21,6 +21,8 @@ OF_RANK: dict[int, Shape] = {0: (), 1: (3,), 2: (2, 3), 3: (2, 3, 3), 4: (1, 2, 
 NUMBERS = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\w)|(?<=\d)x(\d+)|(\d+)(?=x\d)")
 ACTUAL = re.compile(r"\b([Gg]ot|[Aa]ctual|[Rr]eceived|but)\b.*")
 """The part of an error message that describes the actual arguments."""
+ELEMENTS = re.compile(r"\b(?:contain|have|has|with|of|expected) (\d+) (?:elements?|entries)\b")
+"""The pattern of the number of elements of a vector, as in `running_mean should contain 3 elements not 2`."""
 NEEDED = re.compile(
     r"\b(require|specif|should be defined|must be (given|provided|defined|set)|at least one|needed"
     r"|(must not|cannot|can't) (both |all )?be None)"
@@ -98,7 +100,8 @@ class Hints:
 
     def __init__(self, said: str, source: str) -> None:
         self.said, self.both, wanted = said, f"{said} {source}", ACTUAL.sub("", said)
-        self.shapes = [shape for text in (wanted, source, said) for shape in shapes_in(text, LARGEST)]
+        self.shapes = [(int(count),) for count in ELEMENTS.findall(said)]
+        self.shapes += [shape for text in (wanted, source, said) for shape in shapes_in(text, LARGEST)]
         self.ranks = [int(number) for match in RANKS.findall(f"{wanted} {source}") for number in match if number]
         self.numbers = [number for number in dict.fromkeys(map(abs, _numbers_in(self.both))) if number]
 

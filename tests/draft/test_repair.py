@@ -19,6 +19,7 @@ X = [Parameter("x", (TENSOR,), True), Parameter("context", (), False)]
         ({"shape": [2, 3]}, "RuntimeError: shapes cannot be multiplied (2x3 and 4x2)", "", {"shape": [2, 4]}),
         ({"shape": [2, 3]}, "RuntimeError: shapes cannot be multiplied (2x3 and 256x2)", "", {"shape": [2, 256]}),
         ({"shape": [2, 3]}, "RuntimeError: running_mean should contain 3 elements not 24", "", {"shape": [2, 24]}),
+        ({"shape": [2, 3]}, "RuntimeError: x should contain 3 elements not 6", "", {"shape": [3]}),
         ({"shape": [2, 3]}, "RuntimeError: size of tensor a (3) must match b (4)", "", {"shape": [2, 4]}),
         ({"shape": [2, 3]}, "RuntimeError: expected 3D input", "", {"shape": [2, 2, 3]}),
         ({"shape": [2, 3]}, "AssertionError", "assert x.dim() == 3", {"shape": [2, 2, 3]}),
