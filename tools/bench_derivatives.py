@@ -20,10 +20,9 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,7 +30,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional
 
 from opcheck.checks import Context
-from opcheck.derivatives import Numbers, Request
+from opcheck.derivatives import AUTO, Coverage, Numbers
 from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.devices.device import CPU
@@ -59,8 +58,22 @@ Times = dict[tuple[str, str, str], float]
 """Seconds by (dtype or size, check, "slow", "fast" or "opcheck")."""
 
 
-def shipped(settings: Settings) -> Iterator[tuple[str, list[str], Request]]:
-    """Yield dtype, checks and request of each sample of the shipped specs whose leaves are strided."""
+class Asked(NamedTuple):
+    """A function whose derivatives are checked, at leaves."""
+
+    function: Callable[..., tuple[Tensor, ...]]
+    leaves: tuple[Tensor, ...]
+    numbers: Numbers
+    coverage: Coverage = AUTO
+
+    @property
+    def point(self) -> Point:
+        """A new point."""
+        return Point.of(self.function, self.leaves, coverage=self.coverage)
+
+
+def shipped(settings: Settings) -> Iterator[tuple[str, list[str], Asked]]:
+    """Yield dtype, checks and function of each sample of the shipped specs whose leaves are strided."""
     library = load(["specs"], settings)
     cases: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
     for case in plan(library, [profiles()["cpu"]], Selection(checks=CHECKS, dtypes=DTYPES)):
@@ -69,13 +82,14 @@ def shipped(settings: Settings) -> Iterator[tuple[str, list[str], Request]]:
     for (_, dtype), checks in cases.items():
         context = Context(next(iter(checks.values())), settings, (), CPU)
         for sample in context.case.samples:
-            request = replace(context.subject(sample).request, undefined_grad=False, non_contiguous=(False,))
-            if request.leaves and all(leaf.layout is torch.strided for leaf in request.leaves):
-                yield dtype, [check for check in CHECKS if check in checks], request
+            subject = context.subject(sample)
+            if subject.leaves and all(leaf.layout is torch.strided for leaf in subject.leaves):
+                asked = Asked(subject.function, subject.leaves, subject.numbers_or_default, context.coverage)
+                yield dtype, [check for check in CHECKS if check in checks], asked
 
 
-def by_size() -> Iterator[tuple[int, str, Request]]:
-    """Yield number of elements, dtype and request of two functions at inputs of growing size."""
+def by_size() -> Iterator[tuple[int, str, Asked]]:
+    """Yield number of elements, dtype and function of two functions at inputs of growing size."""
     numbers = Numbers(eps=1e-6, atol=1e-5, rtol=1e-3)
     functions: tuple[Callable[[Tensor], tuple[Tensor, ...]], ...] = (
         lambda x: (x.sin(),),
@@ -85,10 +99,10 @@ def by_size() -> Iterator[tuple[int, str, Request]]:
         for dtype in DTYPES:
             for function in functions:
                 leaf = (0.1 * torch.randn(size, dtype=getattr(torch, dtype))).requires_grad_()
-                yield size, dtype, Request(function, (leaf,), numbers, undefined_grad=False, non_contiguous=(False,))
+                yield size, dtype, Asked(function, (leaf,), numbers)
 
 
-def measure(request: Request, checks: list[str], label: str, times: Times, *, slow: bool = True) -> bool:
+def measure(asked: Asked, checks: list[str], label: str, times: Times, *, slow: bool = True) -> bool:
     """Add the seconds that each mode and opcheck take for a sample to `times`.
 
     Return False, and add nothing, if a check fails or raises an error in one of them: such times are not comparable.
@@ -96,22 +110,22 @@ def measure(request: Request, checks: list[str], label: str, times: Times, *, sl
     mine: Times = defaultdict(float)
     for check, mode in product(checks, ("fast", "slow") if slow else ("fast",)):
         call, parameters = CALLS[check]
-        call = partial(call, request.function, request.leaves, fast_mode=mode == "fast", **parameters)
+        call = partial(call, asked.function, asked.leaves, fast_mode=mode == "fast", **parameters)
         if not _timed(call, mine, (label, check, mode)):
             return False
-    _answers(request, checks, None, label)
-    if not _answers(request, checks, mine, label):
+    _answers(asked, checks, None, label)
+    if not _answers(asked, checks, mine, label):
         return False
     for key, seconds in mine.items():
         times[key] += seconds
     return True
 
 
-def _answers(request: Request, checks: list[str], mine: Times | None, label: str) -> bool:
-    point = Point.of(request)
+def _answers(asked: Asked, checks: list[str], mine: Times | None, label: str) -> bool:
+    point = asked.point
     for check in checks:
         start = time.perf_counter()
-        found = check_claim(check, point.request, point)
+        found = check_claim(check, point, asked.numbers, undefined_grad=False, non_contiguous=(False,))
         if mine is not None:
             mine[label, check, "opcheck"] += time.perf_counter() - start
         if found is not None:
@@ -152,17 +166,20 @@ def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
     """
     found = []
     for name, batch, function, leaves in large():
-        request = Request(lambda *x, f=function: (f(*x),), tuple(leaves), Numbers(1e-6, 1e-5, 1e-3))
+        asked = Asked(lambda *x, f=function: (f(*x),), tuple(leaves), Numbers(1e-6, 1e-5, 1e-3))
         fast = partial(gradcheck, function, tuple(leaves), fast_mode=True, **CALLS["backward"][1])
-        call = partial(check_claim, "backward", request)
-        calls: dict[str, Callable[[], object]] = {"call": partial(function, *leaves), "fast": fast, "opcheck": call}
+        calls: dict[str, Callable[[], object]] = {
+            "call": partial(function, *leaves),
+            "fast": fast,
+            "opcheck": lambda asked=asked: check_claim("backward", asked.point, asked.numbers),
+        }
         times: dict[str, list[float]] = {who: [] for who in calls}
         for _, (who, call) in product(range(repeats), calls.items()):
             start = time.process_time()
             call()
             times[who].append(1000 * (time.process_time() - start))
         row = {who: round(sorted(own)[repeats // 2], 3) for who, own in times.items()}
-        extent = Point.of(request).extent
+        extent = asked.point.extent
         found.append(
             {"name": name, "batch": batch, "jacobian": extent, **row, "ratio": round(row["opcheck"] / row["fast"], 2)}
         )
@@ -203,12 +220,12 @@ def main() -> None:
     random.Random(0).shuffle(samples)
     times: Times = defaultdict(float)
     taken: dict[str, int] = defaultdict(int)
-    for dtype, checks, request in samples:
-        if (options.all or taken[dtype] < PART) and measure(request, checks, dtype, times):
+    for dtype, checks, asked in samples:
+        if (options.all or taken[dtype] < PART) and measure(asked, checks, dtype, times):
             taken[dtype] += 1
     sizes: Times = defaultdict(float)
-    for size, dtype, request in by_size():
-        measure(request, list(CHECKS), f"{size} {dtype}", sizes, slow=size <= 256)
+    for size, dtype, asked in by_size():
+        measure(asked, list(CHECKS), f"{size} {dtype}", sizes, slow=size <= 256)
 
     found: dict[str, Any] = {
         "samples": dict(taken),

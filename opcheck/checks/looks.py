@@ -17,7 +17,7 @@ from torch import Tensor
 
 from opcheck.checks.attempts import Attempt, NotTested, differentiable_indices
 from opcheck.checks.subject import Subject
-from opcheck.derivatives import Disagreement, Request, tried
+from opcheck.derivatives import Disagreement, tried
 from opcheck.derivatives.autodiff import Primal, vjp
 from opcheck.derivatives.check_claim import derivative_named
 from opcheck.derivatives.comparison import Comparison
@@ -78,7 +78,8 @@ def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] =
         said = tried(lambda: _empty(leaves, outputs))
     else:
         tested = tuple(outputs[index] for index in chosen)
-        point = Point(Primal(made.subject.function, chosen), leaves, outputs=tested)
+        primal = Primal(made.subject.function, chosen, leaf_names=made.subject.leaf_names)
+        point = Point(primal, leaves, outputs=tested)
         said = tried(partial(_compared, made.subject, point, memories, claims))
     return _refused("backward", said) if isinstance(said, Exception) else said
 
@@ -142,8 +143,7 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
                 return Look(check)
             is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.isfinite().all())
             return Look("untold", f"{check} is nan at a kink" if is_nan else "")
-    request = Request(subject.function, subject.leaves, numbers, leaf_names=subject.leaf_names)
-    bad = memory_of_cotangents(point.along_one, request, memories, 1e-6)
+    bad = memory_of_cotangents(point.along_one, memories, 1e-6)
     if bad is not None and bad.cause is not None:
         raise bad.cause
     return Look("hold") if bad is None else Look("cotangent", bad.text.partition("\n")[2], bad)

@@ -30,7 +30,7 @@ from opcheck.checks.verdict import (
 )
 from opcheck.derivatives import NO_REFUSAL, TooLarge, is_bug_of_opcheck, tried
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.request import PACKAGE
+from opcheck.derivatives.refusals import PACKAGE
 from opcheck.planning.expectations import is_about
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable

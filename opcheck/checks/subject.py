@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.wide_tolerances import EXACT, OF_VALUES, wider
-from opcheck.derivatives import Coverage, Numbers, Request, TooLarge, default_numbers
+from opcheck.derivatives import Coverage, Numbers, TooLarge, default_numbers
 from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.rounding import rounding_unit
@@ -452,38 +452,24 @@ class Subject:
         """The step and the tolerances for derivatives; None if a leaf or output is too coarse for differences."""
         return self.context.numbers_in(self.output_info.dtype)
 
-    @cached_property
-    def request(self) -> Request:
-        """The function, its leaves, and the settings for comparing its derivatives."""
-        context, settings = self.context, self.case.operator.spec.gradcheck
-        numbers = self.numbers or context.numbers
+    @property
+    def numbers_or_default(self) -> Numbers:
+        """The step and the tolerances for derivatives; those for the dtype of the case if `numbers` is None."""
+        numbers = self.numbers or self.context.numbers
         assert numbers is not None
-        generated = settings.gen_non_contig_grad_outputs
-        overrides = context.overrides
-        return Request(
-            self.function,
-            self.leaves,
-            numbers,
-            grad_outputs=self.inputs.grad_outputs,
-            masked=self.function.masked,
-            forward_ad=self.supports.forward_ad,
-            undefined_grad=self.supports.undefined_grad,
-            by_torch=context.by_torch,
-            fast_mode=bool(overrides.get("fast_mode", settings.fast_mode)),
-            raise_exception=bool(overrides.get("raise_exception", settings.raise_exception)),
-            non_contiguous=(False, True) if generated == "both" else (generated,),
-            coverage=context.coverage,
-            whole=self.case.operator.spec.orders,
-            names=self.output_info.names,
-            leaf_names=self.leaf_names,
-            expected=self.expected,
-        )
+        return numbers
 
     @property
     def point(self) -> Point:
         """The evidence about derivatives at the sample: outputs, Jacobians and differences, computed on demand."""
-        request = self.request
-        return self.memo.once(("point", request.masked, request.coverage), lambda: Point.of(request))
+        masked, coverage = self.function.masked, self.context.coverage
+        return self.memo.once(
+            ("point", masked, coverage),
+            lambda: Point.of(
+                self.function, self.leaves, coverage=coverage, cotangents=self.inputs.grad_outputs, masked=masked,
+                output_names=self.output_info.names, leaf_names=self.leaf_names,
+            ),
+        )  # fmt: skip
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -20,9 +20,11 @@ import torch.autograd.forward_ad as fwad
 from torch import Tensor
 
 from opcheck.derivatives.coordinates import tensors_of, vector
-from opcheck.derivatives.request import Function, surrogate_of
 
 Tensors = tuple[Tensor, ...]
+Function = Callable[..., Tensors]
+"""A function of leaves that returns outputs, all of them tensors of any shape. If it has an attribute `surrogate`,
+differences are taken of that function instead: the one whose derivative it is meant to have."""
 Mode = Literal["reverse", "forward"]
 
 _untyped: Any = fwad  # torch.autograd.forward_ad has no annotations
@@ -86,6 +88,10 @@ class Primal:
 
     function: Function
     chosen: tuple[int, ...]
+    output_names: tuple[str, ...] = ()
+    """The names of all outputs, such as `.loss` and `['logits']`; empty: they are labeled by position."""
+    leaf_names: tuple[str, ...] = ()
+    """The names of the leaves, such as `weight`; empty: they are labeled by position."""
 
     def __call__(self, *arguments: Tensor) -> Tensors:
         """Return the chosen outputs."""
@@ -203,6 +209,12 @@ class Sum(Derivative):
             sums = tensor.reshape(*batch, tensor.numel() // prod(batch)).sum(-1)
             total = total + (sums.real + sums.imag if sums.is_complex() else sums)
         return (total,)
+
+
+def surrogate_of(function: Function) -> Function | None:
+    """Return the `surrogate` of a function, of which differences are taken in its place; None if it has none."""
+    own: Function | None = getattr(function, "surrogate", None)
+    return own
 
 
 def layers(function: Differentiable, arguments: Tensors) -> list[tuple[Differentiable, Tensors]]:

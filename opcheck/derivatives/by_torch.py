@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.request import Request, surrogate_of
+from opcheck.derivatives.tolerances import Numbers
 
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -72,63 +75,68 @@ QUESTIONS = {
 """How torch's functions test each claim, by the name of its check."""
 
 
-def check_claim(name: str, request: Request) -> Disagreement | None:
+def check_claim(
+    name: str, function: Callable[..., tuple[Tensor, ...]], leaves: tuple[Tensor, ...], numbers: Numbers, *,
+    grad_outputs: tuple[Tensor, ...] | None = None, masked: bool = False, fast_mode: bool = False,
+    raise_exception: bool = True, forward_ad: bool = True, undefined_grad: bool = True,
+    non_contiguous: Sequence[bool] = (False, True),
+) -> Disagreement | None:  # fmt: skip
     """Return why a claim does not hold, or None if it does.
+
+    name: the name of a check, as in `QUESTIONS`.
+    grad_outputs, masked, fast_mode, raise_exception: as in torch's functions.
+    forward_ad: whether forward mode is claimed, so that undefined tangents are tested, too.
+    undefined_grad: whether second order includes undefined cotangents.
+    non_contiguous: whether generated cotangents have gaps in memory. Each of these values is tested.
 
     Raises CannotAsk if torch's functions cannot test the claim; passes on the exceptions of the function.
     """
     question = QUESTIONS.get(name)
     if question is None:
         raise CannotAsk(f"torch's gradcheck and gradgradcheck do not test {name}")
-    if surrogate_of(request.function) is not None and not question.claim:
+    if getattr(function, "surrogate", None) is not None and not question.claim:
         raise CannotAsk("torch's gradcheck compares with differences of the operator itself, not of its surrogate")
-    parameters = _parameters(name, question, request)
-    if not question.second_order:
-        return _put(gradcheck, request, question, parameters)
-    if any(leaf.layout in SPARSE for leaf in request.leaves):
-        raise CannotAsk("torch's gradgradcheck does not take gradients of a sparse layout")
-    if request.grad_outputs is not None:
-        return _put(gradgradcheck, request, question, {**parameters, "grad_outputs": request.grad_outputs})
-    for non_contiguous in request.non_contiguous:
-        more = {"grad_outputs": None, "gen_non_contig_grad_outputs": non_contiguous}
-        disagreement = _put(gradgradcheck, request, question, {**parameters, **more})
-        if disagreement or name != "rev_over_rev":
-            return disagreement
-    return None
-
-
-def _parameters(name: str, question: Question, request: Request) -> dict[str, Any]:
-    numbers = request.numbers
     parameters: dict[str, Any] = {
         "eps": numbers.eps,
         "atol": numbers.atol,
         "rtol": numbers.rtol,
-        "masked": request.masked,
-        "fast_mode": request.fast_mode,
+        "masked": masked,
+        "fast_mode": fast_mode,
         # Only the message of an exception shows which claim failed.
-        "raise_exception": request.raise_exception or bool(question.claim),
+        "raise_exception": raise_exception or bool(question.claim),
         **ALL_OFF,
         **question.parameters,
     }
     if name == "nondeterminism":
         parameters["nondet_tol"] = numbers.nondeterminism
     if name == "undefined_grad":
-        parameters["check_forward_ad"] = request.forward_ad
+        parameters["check_forward_ad"] = forward_ad
     if name == "rev_over_rev":
-        parameters["check_undefined_grad"] = request.undefined_grad
-    return parameters
+        parameters["check_undefined_grad"] = undefined_grad
+    if not question.second_order:
+        return _put(partial(gradcheck, function, leaves, **parameters), question.claim)
+    if any(leaf.layout in SPARSE for leaf in leaves):
+        raise CannotAsk("torch's gradgradcheck does not take gradients of a sparse layout")
+    check = partial(gradgradcheck, function, leaves, grad_outputs=grad_outputs, **parameters)
+    if grad_outputs is not None:
+        return _put(check, question.claim)
+    for gaps in non_contiguous:
+        disagreement = _put(partial(check, gen_non_contig_grad_outputs=gaps), question.claim)
+        if disagreement or name != "rev_over_rev":
+            return disagreement
+    return None
 
 
-def _put(function: Any, request: Request, question: Question, parameters: dict[str, Any]) -> Disagreement | None:
+def _put(check: partial[bool], claim: str) -> Disagreement | None:
     try:
         with warnings.catch_warnings():
             # Precision below double is the spec's choice, and opcheck's own gradcheck warns about it.
             warnings.filterwarnings("ignore", message=".*not a double precision floating point.*")
             warnings.filterwarnings("ignore", message="Backwards compatibility: New undefined gradient")
-            held = function(request.function, request.leaves, **parameters)
+            held = check()
     except GradcheckError as error:
-        return _disagreement(" ".join(str(part) for part in error.args).strip(), question.claim)
-    return None if held else Disagreement(f"torch.autograd.{function.__name__} returned False")
+        return _disagreement(" ".join(str(part) for part in error.args).strip(), claim)
+    return None if held else Disagreement(f"torch.autograd.{check.func.__name__} returned False")
 
 
 def _disagreement(text: str, claim: str) -> Disagreement | None:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Collection, Sequence
 
 import torch
 
-from opcheck.derivatives import by_torch
-from opcheck.derivatives.autodiff import Mode
-from opcheck.derivatives.by_torch import CannotAsk
+from opcheck.derivatives.autodiff import Function, Mode
 from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import same
+from opcheck.derivatives.coverage import Extent
 from opcheck.derivatives.disagreement import Disagreement
-from opcheck.derivatives.gradients import (
-    attributes,
-    batching,
-    memory_of_cotangents,
-    nondeterminism,
-    undefined_in,
-    undefined_vectors,
-)
-from opcheck.derivatives.jacobians import compare, digits_lost
+from opcheck.derivatives.gradients import attributes, batching, memory_of_cotangents, nondeterminism, undefined_in
+from opcheck.derivatives.jacobians import compare, digits_lost, unlike_reference
 from opcheck.derivatives.point import Point, Step
-from opcheck.derivatives.request import Extent, Request
 from opcheck.derivatives.sparse import DependsOnPattern, are_movable, of_elements
+from opcheck.derivatives.tolerances import Numbers
 from opcheck.derivatives.uncertainty import excuse_wrong_sign
 
 FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
@@ -34,22 +25,8 @@ FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
     "scalarized_second_order": (("sum",), "reverse"),
 }
 """The Jacobians that are not named by their modes: the steps to the derivative, and the mode of its Jacobian."""
-
-OF_GRADIENTS: dict[str, Callable[[Point, Request], Disagreement | None]] = {
-    "batched_grad": partial(batching, mode="reverse"),
-    "batched_forward_grad": partial(batching, mode="forward"),
-    "undefined_grad": undefined_vectors,
-    "grad_dtypes": attributes,
-    "nondeterminism": nondeterminism,
-}
-"""The tests of claims about gradients other than their values."""
-
-
 FURTHER = ("rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev")
-"""The derivatives of higher order that are first compared along one direction, unless `Request.whole` names them."""
-
-LEFT_OUT_BY_TORCH = {"backward": memory_of_cotangents, "grad_dtypes": attributes}
-"""The tests of those parts of a claim that torch's functions leave out."""
+"""The derivatives of higher order that are first compared along one direction, unless they are named as `whole`."""
 
 
 def derivative_named(name: str) -> tuple[tuple[Step, ...], Mode] | None:
@@ -64,46 +41,53 @@ def derivative_named(name: str) -> tuple[tuple[Step, ...], Mode] | None:
     return tuple(steps[mode] for mode in reversed(before)), "reverse" if last == "rev" else "forward"
 
 
-def check_claim(name: str, request: Request, point: Point | None = None) -> Disagreement | None:
-    """Return why a claim does not hold, or None if it does.
+def check_claim(
+    name: str, point: Point, numbers: Numbers, *, expected: bool = False, forward_ad: bool = True,
+    undefined_grad: bool = True, non_contiguous: Sequence[bool] = (False, True), whole: Collection[str] = (),
+    reference: Function | None = None,
+) -> Disagreement | None:  # fmt: skip
+    """Return why a claim about a function at a point does not hold, or None if it does.
 
-    name: the name of a Jacobian, as for `derivative_named`, or a key of OF_GRADIENTS.
-    point: the point of the request, if it is known. It may have been made for other tolerances.
+    name: the name of a Jacobian, as for `derivative_named`, or of a claim about gradients other than their values.
+    expected: whether a disagreement is expected, so that confirming its worst entry is enough.
+    forward_ad: whether the function is claimed to support forward mode. If not, `undefined_grad` tests reverse mode
+        only.
+    undefined_grad: whether second order includes undefined cotangents.
+    non_contiguous: for second order: whether generated cotangents have gaps in memory. Each of these values is tested.
+    whole: the names of derivatives of `FURTHER` whose whole Jacobians are compared. For others, a look along one
+        random direction comes first: the whole Jacobian is compared only if the look fails.
+    reference: for `backward`: another function of the leaves with the same outputs, which autograd can differentiate.
 
-    A failure of a batch is confirmed by ordinary calls. torch's own functions test the claim if the request chooses
-    them, in fast mode, and if leaves have elements that cannot be moved. Raises CannotAsk if these functions are chosen
-    or necessary, but cannot test the claim; passes on the exceptions of the function.
+    A failure of a batch is confirmed by ordinary calls. Passes on the exceptions of the function.
     """
-    if request.by_torch:
-        return by_torch.check_claim(name, request)
-    movable = are_movable(request.leaves)
-    if request.fast_mode or not movable:
-        try:
-            disagreement, left_out = by_torch.check_claim(name, request), LEFT_OUT_BY_TORCH.get(name)
-        except CannotAsk:
-            if not movable:
-                raise
-        else:
-            return disagreement or (left_out(point or Point.of(request), request) if left_out else None)
-    point = point or Point.of(request)
     try:
-        if name in OF_GRADIENTS:
-            # A sparse tensor cannot carry a tangent, but its elements can.
-            return OF_GRADIENTS[name](on_dense_elements(point) if name == "batched_forward_grad" else point, request)
+        match name:
+            case "batched_grad":
+                return batching(point, "reverse")
+            case "batched_forward_grad":  # a sparse tensor cannot carry a tangent, but its elements can
+                return batching(on_dense_elements(point), "forward")
+            case "undefined_grad":
+                disagreement = undefined_in(point, "reverse")
+                return disagreement or (undefined_in(point, "forward") if forward_ad else None)
+            case "grad_dtypes":
+                return attributes(point)
+            case "nondeterminism":
+                return nondeterminism(point, numbers.nondeterminism)
         derivative, mode = jacobian_of(name, point)
         if _is_of_pullback(name):
-            return _of_pullback(on_dense_elements(point), request, mode)
-        is_dense = all(leaf.layout is torch.strided for leaf in request.leaves)
-        if name in FURTHER and name not in request.whole and is_dense:
-            one = Comparison.of(derivative.along_one, mode, request.numbers)
+            gaps = tuple(non_contiguous) if point.cotangents is None else (False,)
+            return _of_pullback(on_dense_elements(point), mode, numbers, gaps, undefined_grad, expected)
+        is_dense = all(leaf.layout is torch.strided for leaf in point.leaves)
+        if name in FURTHER and name not in whole and is_dense:
+            one = Comparison.of(derivative.along_one, mode, numbers)
             if one.holds_closely:
                 return None
-            if request.expected and one.is_far_off:  # ordinary calls: no confirmation is needed
+            if expected and one.is_far_off:  # ordinary calls: no confirmation is needed
                 return Disagreement("the derivatives along a random direction differ")
-        disagreement = compare(derivative, mode, request)
-        return (
-            memory_of_cotangents(derivative, request) if disagreement is None and name == "backward" else disagreement
-        )
+        disagreement = compare(derivative, mode, numbers, expected=expected)
+        if disagreement is None and reference is not None:
+            disagreement = unlike_reference(derivative, reference, numbers)
+        return memory_of_cotangents(derivative) if disagreement is None and name == "backward" else disagreement
     except DependsOnPattern as error:
         return Disagreement(str(error))
 
@@ -111,9 +95,8 @@ def check_claim(name: str, request: Request, point: Point | None = None) -> Disa
 def on_dense_elements(point: Point) -> Point:
     """Return the point itself or, if it has sparse leaves, that of their elements, which can be moved."""
     if point.elements is None:
-        assert point.request is not None
         sparse = any(leaf.layout is not torch.strided for leaf in point.leaves)
-        point.elements = of_elements(point.request) if sparse else point
+        point.elements = of_elements(point) if sparse else point
     return point.elements
 
 
@@ -140,38 +123,39 @@ def _is_of_pullback(name: str) -> bool:
     return place is not None and place[0] == ("rev",)
 
 
-def lost_digits(name: str, request: Request, point: Point) -> Disagreement | None:
+def lost_digits(name: str, point: Point, numbers: Numbers) -> Disagreement | None:
     """Return why a Jacobian is wrong, or has fewer digits than arithmetic in its dtype allows; None if neither."""
     derivative, mode = jacobian_of(name, point)
-    return compare(derivative, mode, request) or digits_lost(derivative, mode, request)
+    return compare(derivative, mode, numbers) or digits_lost(derivative, mode, numbers)
 
 
-def lets_wrong_sign_pass(name: str, request: Request, point: Point) -> bool:
+def lets_wrong_sign_pass(name: str, point: Point, numbers: Numbers) -> bool:
     """Return whether the tolerances would accept the negative of a Jacobian.
 
     False for claims that are not about a Jacobian, and for leaves whose elements cannot be moved. Passes on the
     exceptions of the function.
     """
-    if derivative_named(name) is None or not are_movable(request.leaves):
+    if derivative_named(name) is None or not are_movable(point.leaves):
         return False
     derivative, _ = jacobian_of(name, point)
-    return excuse_wrong_sign(derivative.numerical(request.numbers.eps).jacobian, request.numbers)
+    return excuse_wrong_sign(derivative.numerical(numbers.eps).jacobian, numbers)
 
 
-def _of_pullback(point: Point, request: Request, mode: Mode) -> Disagreement | None:
+def _of_pullback(
+    point: Point, mode: Mode, numbers: Numbers, gaps: Sequence[bool], undefined_grad: bool, expected: bool
+) -> Disagreement | None:
     """Compare the Jacobians of the pullback, for contiguous and non-contiguous cotangents."""
-    first, *others = request.non_contiguous if request.grad_outputs is None else (False,)
-    derivative = point.derived("rev with gaps" if first else "rev")
-    disagreement = compare(derivative, mode, request)
+    derivative = point.derived("rev with gaps" if gaps[0] else "rev")
+    disagreement = compare(derivative, mode, numbers, expected=expected)
     if disagreement or mode == "forward":
         return disagreement
     # The Jacobian is known to be right. One random direction shows whether it is the same for cotangents with gaps.
-    again = point.derived("rev with gaps") if others else derivative
+    again = point.derived("rev with gaps") if len(gaps) > 1 else derivative
     if not _agree(derivative, again):
-        disagreement = compare(again, mode, request)
+        disagreement = compare(again, mode, numbers, expected=expected)
         if disagreement:
             return disagreement
-    return undefined_in(derivative, request, "reverse") if request.undefined_grad else None
+    return undefined_in(derivative, "reverse") if undefined_grad else None
 
 
 def _agree(one: Point, other: Point) -> bool:

@@ -19,7 +19,7 @@ from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Directions
 from opcheck.derivatives.point import Analytical, Point
-from opcheck.derivatives.request import tried
+from opcheck.derivatives.refusals import tried
 from opcheck.derivatives.tolerances import BY_PRECISION, Numbers
 from opcheck.derivatives.uncertainty import (
     ACCURATE,

@@ -22,7 +22,7 @@ from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Entry, Finding, Names, Pair
 from opcheck.derivatives.mistakes import FAMILIES, Block, blocks_of, moduli
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import tried
+from opcheck.derivatives.refusals import tried
 from opcheck.derivatives.tolerances import Numbers
 from opcheck.text import with_more
 

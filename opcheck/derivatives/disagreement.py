@@ -11,9 +11,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Differentiable, Primal, Pullback, Pushforward, Sum
+from opcheck.derivatives.autodiff import Differentiable, Primal, Pullback, Pushforward, Sum, Tensors
 from opcheck.derivatives.coordinates import index_text, located, parts, place_of, real_size, split
-from opcheck.derivatives.request import Request
 
 Kind = Literal["wrong", "refused", "inconclusive", "coarse", "low accuracy"]
 """wrong: a wrong number; refused: an error instead of a number; inconclusive: the function has no derivative at the
@@ -140,18 +139,16 @@ class Names:
     """The number of leaves in which a derivative is linear: its last ones, cotangents or tangents."""
 
     @classmethod
-    def of(cls, function: Differentiable, request: Request) -> Names:
-        """Return the labels for the function of a request, or for a derivative of it."""
+    def of(cls, function: Differentiable, leaves: Tensors) -> Names:
+        """Return the labels for a function of some leaves."""
         if isinstance(function, Primal):
-            names = request.names
+            names = function.output_names
             above = tuple(output_label(k, names[k] if names else "") for k in function.chosen)
-            below = request.leaf_names or tuple(f"input {k}" for k in range(len(request.leaves)))
-            return cls(above, below)
+            return cls(above, function.leaf_names or tuple(f"input {k}" for k in range(len(leaves))))
+        inner = cls.of(function.inner, function.leaves(leaves))
         if isinstance(function, Sum):
-            pulled = cls.of(function.inner, request)
-            return replace(pulled, outputs=("sum of the gradients",))
+            return replace(inner, outputs=("sum of the gradients",))
         assert isinstance(function, (Pullback, Pushforward))
-        inner = cls.of(function.inner, request)
         if isinstance(function, Pullback):
             own, what, by, above, below = "the backward pass", "gradient", "cotangent", inner.leaves, inner.outputs
             if function.fixed:  # fixed cotangents are not arguments

@@ -19,9 +19,9 @@ from opcheck.derivatives.coordinates import (
     vector,
 )
 from opcheck.derivatives.cotangents import directions, probe, subsets, undefined, without
-from opcheck.derivatives.disagreement import Disagreement, Names
+from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import Request, tried
+from opcheck.derivatives.refusals import tried
 from opcheck.derivatives.uncertainty import largest
 from opcheck.strides import MEMORIES
 from opcheck.text import class_of, message_of
@@ -37,20 +37,14 @@ COTANGENTS = ("noncontiguous", "number", "expanded", "expanded_last")
 sum() over all dims, over the first or over the last dim expands them."""
 
 
-def undefined_vectors(point: Point, request: Request) -> Disagreement | None:
-    """Return why undefined cotangents (and tangents, if forward mode is claimed) are not treated as zeros, or None."""
-    disagreement = undefined_in(point, request, "reverse")
-    return disagreement or (undefined_in(point, request, "forward") if request.forward_ad else None)
-
-
-def undefined_in(point: Point, request: Request, mode: Mode) -> Disagreement | None:
+def undefined_in(point: Point, mode: Mode) -> Disagreement | None:
     """Return why undefined cotangents, or missing tangents, are not treated as zeros, or None if they are.
 
     If all cotangents are undefined, the gradients must be zero. If only one is undefined, or all but one, the gradients
     must be those for zeros in place of the undefined cotangents. Tangents are left out one by one.
     """
     point.product(mode)
-    names, reverse = Names.of(point.function, request), mode == "reverse"
+    names, reverse = point.names, mode == "reverse"
     tensors, labels = (point.outputs, names.outputs) if reverse else (point.leaves, names.leaves)
     if not any(tensor.requires_grad for tensor in tensors):
         return None
@@ -84,10 +78,6 @@ def _product_without(point: Point, mode: Mode, direction: Tensor, missing: Seque
 
 def _raised(error: Exception) -> str:
     return f"raised {class_of(error)}: {message_of(error)}"
-
-
-def _leaf(index: int, point: Point, request: Request) -> str:
-    return Names.of(point.function, request).leaves[index]
 
 
 def _is_for_zeros(derivative: Tensor, zeroed: Tensor, point: Point, mode: Mode) -> bool:
@@ -125,7 +115,7 @@ def is_cancellation(derivative: Tensor, expected: Tensor, otherwise: Tensor, poi
 
 
 def memory_of_cotangents(
-    point: Point, request: Request, memories: Iterable[str] = COTANGENTS, rounding: float | None = None
+    point: Point, memories: Iterable[str] = COTANGENTS, rounding: float | None = None
 ) -> Disagreement | None:
     """Return which gradient depends on how the cotangent lies in memory, or None if none does.
 
@@ -153,7 +143,7 @@ def memory_of_cotangents(
         if plain is None:
             continue
         off = (gradient - plain).abs().nan_to_num(nan=float("inf"))
-        leaf = _leaf(located(int(off.argmax()), point.leaves)[0], point, request)
+        leaf = point.names.leaves[located(int(off.argmax()), point.leaves)[0]]
         text = (
             f"the gradient of {leaf} depends on the memory of the cotangent\n{memory.words.format('cotangent')} gives "
             f"one that is off by up to {float(off.max()):.4g} from that of a contiguous one with the same values"
@@ -162,14 +152,14 @@ def memory_of_cotangents(
     return None
 
 
-def attributes(point: Point, request: Request) -> Disagreement | None:
+def attributes(point: Point) -> Disagreement | None:
     """Return which gradient differs from its input in dtype, shape, layout or device, or None if none does.
 
     A gradient may always be strided. A sparse one must have as many sparse dimensions as its input.
     """
     outputs = point.graph()
     gradients = vjp(outputs, point.leaves, tuple(torch.ones_like(output) for output in outputs))
-    for name, gradient, leaf in zip(Names.of(point.function, request).leaves, gradients, point.leaves, strict=True):
+    for name, gradient, leaf in zip(point.names.leaves, gradients, point.leaves, strict=True):
         for what in ("dtype", "shape", "device", "layout"):
             got, expected = getattr(gradient, what), getattr(leaf, what)
             if got != expected and not (what == "layout" and got is torch.strided):
@@ -180,8 +170,8 @@ def attributes(point: Point, request: Request) -> Disagreement | None:
     return None
 
 
-def nondeterminism(point: Point, request: Request, repeats: int = REPEATS) -> Disagreement | None:
-    """Return by how much backward passes on one graph differ from the first, or None if they do not.
+def nondeterminism(point: Point, most: float, repeats: int = REPEATS) -> Disagreement | None:
+    """Return by how much backward passes on one graph differ from the first, or None if by `most` at most.
 
     Passes on the exceptions of the first pass. An exception of a later pass is a disagreement.
     """
@@ -196,12 +186,12 @@ def nondeterminism(point: Point, request: Request, repeats: int = REPEATS) -> Di
         if isinstance(again, Exception):
             return Disagreement(f"another backward pass on the same graph {_raised(again)}\n{KEPT}", cause=again)
         off = deviation(first, again)
-        if not off <= request.numbers.nondeterminism:
+        if not off <= most:
             return Disagreement(f"Backward is not reentrant: two backward passes differ by up to {off:.4g}")
     return None
 
 
-def batching(point: Point, request: Request, mode: Mode) -> Disagreement | None:
+def batching(point: Point, mode: Mode) -> Disagreement | None:
     """Return why a derivative cannot be vmapped, or how the result differs from a loop; None if they agree."""
     if not point.outputs:
         return None

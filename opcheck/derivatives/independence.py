@@ -20,7 +20,7 @@ from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Axis, weights
-from opcheck.derivatives.request import tried
+from opcheck.derivatives.refusals import tried
 from opcheck.derivatives.uncertainty import CERTAIN, error_estimate, largest
 
 

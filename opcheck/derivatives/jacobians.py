@@ -6,44 +6,48 @@ from math import inf
 
 import torch
 
-from opcheck.derivatives.autodiff import Mode, Primal
+from opcheck.derivatives.autodiff import Function, Mode, Primal
 from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import labels
 from opcheck.derivatives.directions import Random
-from opcheck.derivatives.disagreement import Disagreement, Names
+from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import Request, tried
+from opcheck.derivatives.refusals import tried
+from opcheck.derivatives.tolerances import Numbers
 from opcheck.derivatives.uncertainty import beyond_bound
 from opcheck.derivatives.wrong_entries import HOW, entry_of, explain, not_linear, pair_of
 
 
-def compare(point: Point, mode: Mode, request: Request) -> Disagreement | None:
-    """Return where the Jacobian by a mode differs from the numerical one, or None if they agree."""
-    both = Comparison.of(point, mode, request.numbers)
+def compare(point: Point, mode: Mode, numbers: Numbers, *, expected: bool = False) -> Disagreement | None:
+    """Return where the Jacobian by a mode differs from the numerical one, or None if they agree.
+
+    expected: whether a disagreement is expected, so that confirming its worst entry is enough.
+    """
+    both = Comparison.of(point, mode, numbers)
     if both.agrees:
-        return _by_reference(point, mode, request)
-    if request.expected and point.extent == "full":
-        disagreement = _worst_confirmed(both, request)
+        return None
+    if expected and point.extent == "full":
+        disagreement = _worst_confirmed(both)
         if disagreement is not None:
             return disagreement
     if not (both.differs or both.nonlinear):
-        return _by_reference(point, mode, request)
+        return None
     looped = point.without_batches()
     if looped is not point:  # confirm the failure of the batch by ordinary calls
-        disagreement = compare(looped, mode, request)
+        disagreement = compare(looped, mode, numbers, expected=expected)
         if looped.directions is not point.directions:
             point.turn_to(looped.directions)
         return disagreement
     if not both.differs:
         return not_linear(point, mode, f"off by up to {both.nonlinear:.4g} for a sum of them")
-    disagreement = explain(both, request)
+    disagreement = explain(both)
     if disagreement is None:  # no entry is wrong: the function is not independent along the axes
         point.turn_to(Random(point.size, point.coverage.projections))
-        return compare(point, mode, request)
+        return compare(point, mode, numbers, expected=expected)
     return disagreement
 
 
-def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement | None:
+def _worst_confirmed(comparison: Comparison) -> Disagreement | None:
     """Return that the Jacobians differ, if ordinary calls confirm the worst entry; None if they do not, or at a kink.
 
     Used for expected failures, which need no diagnosis.
@@ -57,13 +61,13 @@ def _worst_confirmed(comparison: Comparison, request: Request) -> Disagreement |
     bound = numbers.atol + numbers.rtol * right.abs()
     if not abs(entry - right) > 2 * bound or bool(bend.abs() > bound):
         return None
-    pair = pair_of(comparison, Names.of(point.function, request), comparison.excess)
+    pair = pair_of(comparison, comparison.excess)
     return Disagreement.of_entries(pair.mismatch(), pair.worst())
 
 
-def digits_lost(point: Point, mode: Mode, request: Request) -> Disagreement | None:
+def digits_lost(point: Point, mode: Mode, numbers: Numbers) -> Disagreement | None:
     """Return that a Jacobian within the tolerance has lost digits; None if not, or if differences are inconclusive."""
-    comparison = Comparison.of(point, mode, request.numbers)
+    comparison = Comparison.of(point, mode, numbers)
     if comparison.has_all_digits:
         return None
     without = comparison.without_digits()
@@ -71,14 +75,14 @@ def digits_lost(point: Point, mode: Mode, request: Request) -> Disagreement | No
         return None
     looped = point.without_batches()
     if looped is not point:  # confirm the failure of the batch by ordinary calls
-        return digits_lost(looped, mode, request)
+        return digits_lost(looped, mode, numbers)
     lost, least = without
     off = comparison.difference.abs() * lost
     row, column = divmod(int(off.argmax()), off.shape[1])
     worst = float(off[row, column])
     share, where, pair = worst / comparison.largest if comparison.largest else inf, "", None
     if point.extent == "full":
-        pair = pair_of(comparison, Names.of(point.function, request), off)
+        pair = pair_of(comparison, off)
         where = f"\n{pair.entry(row, column).describe()}"
     return Disagreement(
         f"low accuracy: off by {worst:.2g}, {share:.1g} of the largest entry; differences show errors "
@@ -88,32 +92,34 @@ def digits_lost(point: Point, mode: Mode, request: Request) -> Disagreement | No
     )
 
 
-def _by_reference(point: Point, mode: Mode, request: Request) -> Disagreement | None:
-    """Return where V J differs from that of the differentiable reference, or None.
+def unlike_reference(point: Point, reference: Function, numbers: Numbers) -> Disagreement | None:
+    """Return where V J differs from that of a differentiable reference, or None.
 
     Called after the products V J U agree, in which a wrong entry may hide in a sum over both sides. Here, it changes
-    one of N numbers. Only the function itself is compared, not its derivatives, and only in reverse mode with random
-    directions. Return None if the reference has other values at this point.
+    one of N numbers. Jacobians that are not projected need no reference. Return None if the reference has other values
+    at this point.
     """
-    function, numbers, reference = point.function, request.numbers, request.reference
-    if reference is None or mode == "forward" or point.extent != "projected" or not isinstance(function, Primal):
+    if point.extent != "projected":
         return None
+    function = point.function
+    assert isinstance(function, Primal)
+    cotangents = point.directions.of("reverse")
     other = Point(Primal(reference, function.chosen), point.leaves)
-    right = tried(lambda: other.products(mode, point.directions.of(mode)))
+    right = tried(lambda: other.products("reverse", cotangents))
     if isinstance(right, Exception) or not all(output.requires_grad for output in other.outputs):
         return None  # the reference cannot be used
     if not torch.allclose(other.value, point.value, 1e-6, 1e-6, equal_nan=True):
         return None
-    bound = numbers.atol * point.directions.of(mode).norm(dim=1).unsqueeze(1) + numbers.rtol * right.abs()
-    products = point.analytical(mode).jacobian
+    bound = numbers.atol * cotangents.norm(dim=1).unsqueeze(1) + numbers.rtol * right.abs()
+    products = point.analytical("reverse").jacobian
     wrong = beyond_bound((products - right).abs(), bound) > 0
     if not bool(wrong.any()):
         return None
     looped = point.without_batches()
     if looped is not point:
-        return _by_reference(looped, mode, request)
+        return unlike_reference(looped, reference, numbers)
     row, column = divmod(int((products - right).abs().nan_to_num(nan=inf).argmax()), right.shape[1])
-    (place,) = labels([column], point.leaves, Names.of(function, request).leaves)
+    (place,) = labels([column], point.leaves, point.names.leaves)
     return Disagreement(
         f"v J at {place} is {float(right[row, column]):.8g} by the reference, {float(products[row, column]):.8g} "
         f"analytically, for random direction {row}\n{int(wrong.any(dim=0).sum())} of {wrong.shape[1]} entries of such "

@@ -18,13 +18,24 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives import autodiff
-from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pullback, Tensors, pushforward, with_surrogate
+from opcheck.derivatives.autodiff import (
+    Differentiable,
+    Function,
+    Mode,
+    Primal,
+    Pullback,
+    Tensors,
+    pushforward,
+    with_surrogate,
+)
 from opcheck.derivatives.coordinates import largest_difference, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
+from opcheck.derivatives.coverage import AUTO, Coverage, Extent
 from opcheck.derivatives.differences import Differences, batched, differences, looped, stencil
 from opcheck.derivatives.directions import Colors, Directions, Random
+from opcheck.derivatives.disagreement import Names
 from opcheck.derivatives.independence import independent_axes
-from opcheck.derivatives.request import AUTO, Coverage, Extent, Request, tried
+from opcheck.derivatives.refusals import tried
 from opcheck.derivatives.rounding import rounding_unit
 from opcheck.derivatives.uncertainty import ROUNDED
 from opcheck.strides import with_gaps
@@ -73,8 +84,8 @@ class Point:
     """Whether many points, or many directions, may be computed in one batch."""
     has_slices = True
     """Whether to search for axes along which the function is independent."""
-    request: Request | None = None
-    """The request that the point was made for; None for a derivative."""
+    masked = False
+    """Whether unspecified elements of sparse leaves are left out of the derivative."""
     elements: Point | None = None
     """The point whose leaves are the elements of sparse leaves, once it is made. If all leaves are strided: this
     point."""
@@ -86,7 +97,7 @@ class Point:
         cotangents: Tensors | None = None,
     ) -> None:  # fmt: skip
         self.function, self.leaves, self.coverage = function, leaves, coverage
-        self._outputs, self._graph, self._cotangents = outputs, outputs, cotangents
+        self._outputs, self._graph, self.cotangents = outputs, outputs, cotangents
         self._derived: dict[Step, Point] = {}
         self._numerical: dict[float, Differences] = {}
         self._analytical: dict[Mode, Analytical] = {}
@@ -94,19 +105,29 @@ class Point:
         self._looped: Point | None = None
 
     @classmethod
-    def of(cls, request: Request) -> Point:
-        """Return the point of a request. Passes on the exceptions of the function."""
-        outputs = request.function(*request.leaves)
+    def of(
+        cls, function: Function, leaves: Tensors, *, coverage: Coverage = AUTO, cotangents: Tensors | None = None,
+        output_names: tuple[str, ...] = (), leaf_names: tuple[str, ...] = (), masked: bool = False,
+    ) -> Point:  # fmt: skip
+        """Return a function, restricted to the outputs that require grad, at leaves. Passes on its exceptions.
+
+        The other parameters are the attributes of the point and of its `Primal`.
+        """
+        outputs = function(*leaves)
         chosen = tuple(index for index, output in enumerate(outputs) if output.requires_grad)
         if not chosen:
             # No output has a graph: choose all that could have a derivative, which must then be zero.
             chosen = tuple(i for i, y in enumerate(outputs) if y.is_floating_point() or y.is_complex())
-        point = cls(
-            Primal(request.function, chosen), request.leaves, coverage=request.coverage,
-            outputs=tuple(outputs[index] for index in chosen), cotangents=request.grad_outputs,
-        )  # fmt: skip
-        point.request, point._graph = request, None
+        primal = Primal(function, chosen, output_names, leaf_names)
+        own = tuple(outputs[index] for index in chosen)
+        point = cls(primal, leaves, coverage=coverage, outputs=own, cotangents=cotangents)
+        point.masked, point._graph = masked, None
         return point
+
+    @property
+    def names(self) -> Names:
+        """The labels of the function, its outputs and its leaves."""
+        return Names.of(self.function, self.leaves)
 
     def derived(self, *steps: Step) -> Point:
         """Return the point of the derivative that some steps lead to; the point itself if there are none."""
@@ -130,7 +151,7 @@ class Point:
             inner = self.function
             like = self.leaves[: inner.count] if isinstance(inner, Pullback) else self.outputs
             function = Pullback(self.function, count)
-            vectors = vectors_like(like, 1) if self._cotangents is None else self._cotangents
+            vectors = vectors_like(like, 1) if self.cotangents is None else self.cotangents
             vectors = tuple(map(with_gaps, vectors)) if step == "rev with gaps" else vectors
         linear = tuple(v.detach().requires_grad_() for v in vectors)
         return type(self)(function, (*self.leaves, *linear), coverage=self.coverage)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.coordinates import labels, real_size, vector
-from opcheck.derivatives.request import tried
+from opcheck.derivatives.refusals import tried
 
 ROUNDINGS = 5
 """The allowed error, as a multiple of how far one random rounding of each input moves a result. By Hoeffding's

@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Mode, tangent_of
+from opcheck.derivatives.autodiff import Function, Mode, Primal, surrogate_of, tangent_of
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import Function, Request, surrogate_of
 
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -239,7 +238,12 @@ class OfSparse(Point):
         return super().vmapped(mode, directions)
 
 
-def of_elements(request: Request) -> Point:
-    """Return the point of a request's function as a function of strided elements. The leaves may be sparse."""
-    function = OfElements(request.function, request.leaves, request.masked)
-    return OfSparse.of(replace(request, function=function, leaves=function.elements))
+def of_elements(point: Point) -> Point:
+    """Return the point whose leaves are the elements of sparse leaves."""
+    primal = point.function
+    assert isinstance(primal, Primal)
+    function = OfElements(primal.function, point.leaves, point.masked)
+    return OfSparse.of(
+        function, function.elements, coverage=point.coverage, cotangents=point.cotangents,
+        output_names=primal.output_names, leaf_names=primal.leaf_names,
+    )  # fmt: skip

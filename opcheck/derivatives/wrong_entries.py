@@ -17,7 +17,6 @@ from opcheck.derivatives.differences import Differences
 from opcheck.derivatives.directions import Colors
 from opcheck.derivatives.disagreement import Disagreement, Entry, Finding, Mismatch, Names, Pair
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import Request
 from opcheck.derivatives.tolerances import Numbers
 from opcheck.derivatives.uncertainty import excess, largest
 from opcheck.text import with_more
@@ -42,9 +41,8 @@ NOT_LINEAR: dict[Mode, str] = {
 }
 
 
-def explain(entries: Comparison, request: Request) -> Disagreement | None:
+def explain(entries: Comparison) -> Disagreement | None:
     """Return the disagreement with its wrong entries, or with the inputs at a kink; None if no entry is wrong."""
-    names = Names.of(entries.point.function, request)
     directions = entries.point.directions
     if dtype := entries.coarse_dtype:
         return Disagreement(OF_COARSE.format(dtype, entries.numbers.eps), "coarse")
@@ -53,18 +51,18 @@ def explain(entries: Comparison, request: Request) -> Disagreement | None:
         if entries.point.unit > DOUBLE:
             return Disagreement(IN_COARSE.format(name, entries.numbers.eps), "coarse")
         return Disagreement(TOO_LARGE.format(largest(entries.point.value)), "inconclusive")
-    if (undefined := _undefined(entries, request)) is not None:
+    if (undefined := _undefined(entries)) is not None:
         return undefined
-    if (beyond := _beyond_domain(entries, names)) is not None:
+    if (beyond := _beyond_domain(entries)) is not None:
         return beyond
     if bool(entries.kinky.any()) and not bool((entries.wrong & ~entries.at_kink).any()):
-        return _at_kink(entries, names)
+        return _at_kink(entries)
     if isinstance(directions, Colors):
-        return _of_slices(entries, directions, names)
-    return _of_products(entries, names) if directions.sums else _of_whole(entries, names)
+        return _of_slices(entries, directions)
+    return _of_products(entries) if directions.sums else _of_whole(entries)
 
 
-def _undefined(entries: Comparison, request: Request) -> Disagreement | None:
+def _undefined(entries: Comparison) -> Disagreement | None:
     """Return that a function is NaN at the sample itself, if that explains all wrong entries; else None.
 
     Slices and products are not tested, since they may mix outputs.
@@ -79,11 +77,11 @@ def _undefined(entries: Comparison, request: Request) -> Disagreement | None:
     undefined = vector(outputs).isnan()
     if bool((defined.any(dim=1) & ~derived).any()) or not bool(undefined.any()):
         return None
-    (place,) = labels([int(undefined.int().argmax())], outputs, Names.of(primal, request).outputs)
+    (place,) = labels([int(undefined.int().argmax())], outputs, Names.of(primal, leaves).outputs)
     return Disagreement(UNDEFINED.format(int(undefined.sum()), undefined.numel(), place), "inconclusive")
 
 
-def _beyond_domain(entries: Comparison, names: Names) -> Disagreement | None:
+def _beyond_domain(entries: Comparison) -> Disagreement | None:
     """Return that the domain of a function ends within a step of the sample, if that explains all wrong entries.
 
     There, the function is finite at the sample and not within a step of it, and the derivative is not NaN.
@@ -94,14 +92,14 @@ def _beyond_domain(entries: Comparison, names: Names) -> Disagreement | None:
     outside = ~entries.numerical.isfinite() & point.value.isfinite().unsqueeze(1) & ~entries.analytical.isnan()
     if not bool((entries.wrong & outside).any()) or bool((entries.wrong & ~outside).any()):
         return None
-    away = f"\nmove the sample away from {_inputs(entries, outside, names)}"
+    away = f"\nmove the sample away from {_inputs(entries, outside)}"
     return Disagreement(EDGE.format(entries.numbers.eps) + away, "inconclusive")
 
 
-def _inputs(entries: Comparison, mask: Tensor, names: Names) -> str:
+def _inputs(entries: Comparison, mask: Tensor) -> str:
     """Return the inputs in which a mask of the shape of the numerical Jacobian is true, with their values, as text."""
     point, columns = entries.point, entries.point.directions.inputs_of(mask)
-    named = zip(columns[:8], labels(columns[:8], point.leaves, names.leaves), strict=True)
+    named = zip(columns[:8], labels(columns[:8], point.leaves, point.names.leaves), strict=True)
     return with_more([f"{name} = {float(point.coordinates[column]):.8g}" for column, name in named], len(columns))
 
 
@@ -112,18 +110,18 @@ def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:
     return Disagreement(random or f"the {NOT_LINEAR[mode]}: right for each {each}, {how}")
 
 
-def _at_kink(entries: Comparison, names: Names) -> Disagreement:
-    places = _inputs(entries, entries.kinky, names)
+def _at_kink(entries: Comparison) -> Disagreement:
+    places = _inputs(entries, entries.kinky)
     away = f"\nmove the sample away from {places}" if places else ""
     text = KINK.format("here, and no derivative" if places else "near here") + away
-    mismatch = pair_of(entries, names).mismatch() if entries.point.extent == "full" else None
+    mismatch = pair_of(entries).mismatch() if entries.point.extent == "full" else None
     return Disagreement(text, "inconclusive", mismatch, agrees=not bool(entries.wrong.any()))
 
 
-def pair_of(entries: Comparison, names: Names, excess: Tensor | None = None) -> Pair:
+def pair_of(entries: Comparison, excess: Tensor | None = None) -> Pair:
     """Return both Jacobians of a comparison. excess: by how much entries are wrong. Default: `entries.beyond`."""
     point, excess = entries.point, entries.beyond if excess is None else excess
-    return Pair(entries.numerical, entries.analytical, excess, point.outputs, point.leaves, names)
+    return Pair(entries.numerical, entries.analytical, excess, point.outputs, point.leaves, point.names)
 
 
 def _numbers_to_diagnose(entries: Comparison) -> Numbers:
@@ -136,13 +134,13 @@ def _numbers_to_diagnose(entries: Comparison) -> Numbers:
     return replace(entries.numbers, atol=min(entries.numbers.atol, 1e-3 * float(entries.numerical.abs().max())))
 
 
-def _of_whole(entries: Comparison, names: Names) -> Disagreement:
-    pair = pair_of(entries, names)
+def _of_whole(entries: Comparison) -> Disagreement:
+    pair = pair_of(entries)
     findings = diagnose(pair, _numbers_to_diagnose(entries), Seen.of(entries.point, entries.mode))
     return Disagreement.of_entries(pair.mismatch(), pair.worst(), findings, pair, below_atol=entries.below_atol)
 
 
-def _of_products(entries: Comparison, names: Names) -> Disagreement:
+def _of_products(entries: Comparison) -> Disagreement:
     a, n, point, wrong = entries.analytical, entries.numerical, entries.point, entries.wrong
     row, column = divmod(int(entries.beyond.argmax()), n.shape[1])
     numbers = f"is {float(n[row, column]):.8g} numerically, {float(a[row, column]):.8g} analytically, for random"
@@ -152,7 +150,7 @@ def _of_products(entries: Comparison, names: Names) -> Disagreement:
             f"v J u {numbers} directions {row} and {column}\n{int(wrong.sum())} of {wrong.numel()} such projections of "
             f"a Jacobian of shape {tuple(point.size)} differ\n{how}"
         )
-    (place,) = labels([row], point.outputs, names.outputs)
+    (place,) = labels([row], point.outputs, point.names.outputs)
     return Disagreement(
         f"J u at {place} {numbers} direction {column}\n{int(wrong.any(dim=1).sum())} of {len(wrong)} entries of such "
         f"products differ\n{how}"
@@ -162,8 +160,8 @@ def _of_products(entries: Comparison, names: Names) -> Disagreement:
 # A wrong product shows only that some entry of its sum is wrong: one within a slice, or a leak between two slices.
 
 
-def _of_slices(entries: Comparison, colors: Colors, names: Names) -> Disagreement | None:
-    search = Search(entries, colors, names)
+def _of_slices(entries: Comparison, colors: Colors) -> Disagreement | None:
+    search = Search(entries, colors)
     ranked = torch.where(entries.at_kink, 0.0, entries.beyond).flatten()
     slots = [slot for slot in ranked.argsort(descending=True)[: 2 * NAMED].tolist() if ranked[slot] > 0]
     off, width = (entries.analytical - entries.numerical).abs(), entries.analytical.shape[1]
@@ -203,9 +201,9 @@ def _one_of_each(entries: Iterable[Entry]) -> list[Entry]:
 class Search:
     """Searches for wrong entries of a block-diagonal Jacobian, by ordinary calls."""
 
-    def __init__(self, comparison: Comparison, colors: Colors, names: Names) -> None:
+    def __init__(self, comparison: Comparison, colors: Colors) -> None:
         self.point, self.mode, self.step = comparison.point, comparison.mode, comparison.numbers.eps
-        self.colors, self.names = colors, names
+        self.colors, self.names = colors, comparison.point.names
 
     def culprit(self, row: int, column: int, least: float) -> tuple[tuple[int, int] | None, float]:
         """Return the output and input coordinates of an entry that makes a product wrong, or None.

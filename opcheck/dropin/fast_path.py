@@ -20,7 +20,7 @@ from opcheck.derivatives.cotangents import undefined
 from opcheck.derivatives.differences import Differences, differences
 from opcheck.derivatives.jacobians import compare, digits_lost
 from opcheck.derivatives.point import Analytical, Point
-from opcheck.derivatives.request import Request
+from opcheck.derivatives.tolerances import Numbers
 from opcheck.dropin import passes
 from opcheck.dropin.in_place import InPlace, Second, is_batched_by_torch
 from opcheck.dropin.memory import Kept, elements
@@ -52,10 +52,10 @@ class Claims:
         return batches and (self.backward_ad or self.forward_ad)
 
 
-def look(point: Point, second: Second | None, request: Request, claims: Claims) -> bool | None:
+def look(point: Point, second: Second | None, numbers: Numbers, claims: Claims, expected: bool) -> bool | None:
     """Return True if all claims clearly hold for a function at a point. None if this is unclear, or anything raises.
 
-    False if a Jacobian is wrong, and the request expects it: then nobody wants an explanation.
+    False if a Jacobian is wrong, and that is expected: then nobody wants an explanation.
     second: returns the gradients of the function, which are checked then; None: the function itself is checked.
     """
     if not point.outputs or not all(y.requires_grad and y.layout is torch.strided for y in point.outputs):
@@ -63,15 +63,15 @@ def look(point: Point, second: Second | None, request: Request, claims: Claims) 
     modes: tuple[tuple[Mode, bool], ...] = (("reverse", claims.backward_ad), ("forward", claims.forward_ad))
     try:
         if second is None:
-            fast = FastPath(point.function, point.leaves, point.outputs, request, claims, FEW_POINTS)
+            fast = FastPath(point.function, point.leaves, point.outputs, numbers, claims, FEW_POINTS)
         else:
             function, leaves = second(point)
-            fast = FastPath(function, leaves, function(*leaves), request, claims, FEW_PULLBACKS)
+            fast = FastPath(function, leaves, function(*leaves), numbers, claims, FEW_PULLBACKS)
         if fast.projections is not None:
             return None
         chosen = [mode for mode, is_claimed in modes if is_claimed]
-        return all(Comparison.of(fast, mode, request.numbers).has_all_digits for mode in chosen) or not any(
-            compare(fast, mode, request) or digits_lost(fast, mode, request) for mode in chosen
+        return all(Comparison.of(fast, mode, numbers).has_all_digits for mode in chosen) or not any(
+            compare(fast, mode, numbers, expected=expected) or digits_lost(fast, mode, numbers) for mode in chosen
         )
     except Exception:  # the full comparison raises it again, and reports it
         return None
@@ -90,10 +90,10 @@ class FastPath(InPlace):
     can_batch = True
 
     def __init__(
-        self, function: Differentiable, leaves: Tensors, outputs: Tensors, request: Request, claims: Claims, few: int
+        self, function: Differentiable, leaves: Tensors, outputs: Tensors, numbers: Numbers, claims: Claims, few: int
     ) -> None:
         super().__init__(function, leaves, outputs=outputs)
-        self.nondeterminism, self.claims, self.few = request.numbers.nondeterminism, claims, few
+        self.nondeterminism, self.claims, self.few = numbers.nondeterminism, claims, few
         self.of_outputs, self.of_leaves = passes.kinds_of(outputs), passes.kinds_of(leaves)
 
     def without_batches(self) -> Point:

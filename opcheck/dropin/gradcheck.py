@@ -13,7 +13,7 @@ from torch.autograd import gradcheck as torch_gradcheck
 from torch.autograd import gradgradcheck as torch_gradgradcheck
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
-from opcheck.derivatives.request import Function, Request
+from opcheck.derivatives.autodiff import Function
 from opcheck.derivatives.tolerances import Numbers
 from opcheck.dropin.errors import GradcheckError
 from opcheck.dropin.fast_path import Claims, look, quiet
@@ -161,20 +161,20 @@ def _checked(
     A function that writes to its inputs is left to torch, as are outputs of layouts that torch refuses.
     """
     _warn_of_coarse(values)
-    request = Request(_function(func, values), _leaves(values), numbers, expected=not raise_exception)
+    function, leaves, expected = _function(func, values), _leaves(values), not raise_exception
     with Kept((*values, *cotangents)) as memory:
-        point = InPlace.of(request)
+        point = InPlace.of(function, leaves)
         is_for_torch = memory.is_changed() or any(output.layout is not torch.strided for output in point.outputs)
-        answer = None if is_for_torch else look(point, second, request, claims)
+        answer = None if is_for_torch else look(point, second, numbers, claims, expected)
         if answer is not None and not memory.is_changed():
             return answer
     if is_for_torch:
         return _by_torch(by_torch, raise_exception)
-    point = InPlace.of(request)  # with a new graph
+    point = InPlace.of(function, leaves)  # with a new graph
     if second is not None:
         point = InPlace(*second(point))
     with quiet():
-        for disagreement in check_claims(point, request, claims):
+        for disagreement in check_claims(point, numbers, claims, expected):
             if is_remark(disagreement):
                 warnings.warn(disagreement.text, stacklevel=3)
             elif raise_exception:

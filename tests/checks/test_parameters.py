@@ -3,7 +3,7 @@
 What is then handed to torch is tested in tests/derivatives/test_by_torch.py.
 """
 
-from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,16 +11,25 @@ from opcheck.derivatives import by_torch
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
 
+ONE = "args = [{ shape = [2] }]"
+
 
 @pytest.fixture
 def requests(outcomes, monkeypatch):
-    """The requests that checks make for a spec."""
+    """What torch is asked for a spec."""
 
-    def make(keys="", sample="args = [{ shape = [2] }]", overrides=None, checks=("backward",), dtype="float64"):
+    def make(
+        keys="", sample=ONE, overrides=None, checks=("backward",), dtype="float64", engine="torch",
+        name="operators.right.square",
+    ):  # fmt: skip
         made = []
-        monkeypatch.setattr(by_torch, "check_claim", lambda check, request: made.append(request))
-        text = f'[[operator]]\nname = "operators.right.square"\n{keys}\nsamples = [{{ {sample} }}]\n'
-        outcomes(text, overrides={"engine": "torch", **(overrides or {})}, checks=checks, dtypes=(dtype,))
+
+        def record(check, function, leaves, numbers, **settings):
+            made.append(SimpleNamespace(check=check, numbers=numbers, **settings))
+
+        monkeypatch.setattr(by_torch, "check_claim", record)
+        text = f'[[operator]]\nname = "{name}"\n{keys}\nsamples = [{{ {sample} }}]\n'
+        outcomes(text, overrides={"engine": engine, **(overrides or {})}, checks=checks, dtypes=(dtype,))
         return made
 
     return make
@@ -74,8 +83,7 @@ def test_a_request_does_not_depend_on_what_else_is_selected(requests):
     first, *others = requests(checks=("backward", "batched_grad", "grad_dtypes", "rev_over_rev"))
     assert len(others) == 3
     for request in (first, *others):
-        same = replace(alone, function=request.function, leaves=request.leaves)
-        assert request == same
+        assert vars(request) == {**vars(alone), "check": request.check}
 
 
 def test_grad_outputs_of_a_sample_become_cotangents(requests):
@@ -84,6 +92,35 @@ def test_grad_outputs_of_a_sample_become_cotangents(requests):
     )
     assert [v.tolist() for v in request.grad_outputs] == [[3.0, 4.0]]
     assert all(v.requires_grad for v in request.grad_outputs)
+
+
+# which claims torch's functions test when they are not chosen
+
+JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev", "rev_over_fwd", "scalarized_second_order")
+BESIDE = ("batched_grad", "batched_forward_grad", "undefined_grad", "grad_dtypes", "nondeterminism")
+
+
+def test_fast_mode_is_torchs(requests):
+    (request,) = requests("gradcheck = { fast_mode = true }", engine="batched")
+    assert (request.check, request.fast_mode) == ("backward", True)
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
+def test_sparse_leaves_are_not_torchs(requests, layout):
+    sample = f'args = [{{ shape = [3, 3], layout = "{layout}" }}]'
+    checks = ("masked", *JACOBIANS, "batched_forward_grad")
+    assert requests("masked = true", sample, engine="batched", checks=checks, name="torch.Tensor.to_dense") == []
+
+
+def test_all_about_mkldnn_leaves_is_torchs(requests):
+    sample = 'args = [{ shape = [3, 3], layout = "mkldnn" }]'
+    checks = ("backward", "batched_grad", "undefined_grad")
+    more = {"engine": "batched", "dtype": "float32", "name": "torch.Tensor.to_dense"}
+    assert {request.check for request in requests('dtypes = ["float32"]', sample, checks=checks, **more)} == {*checks}
+
+
+def test_all_else_is_not(requests):
+    assert requests(engine="batched", checks=(*JACOBIANS, *BESIDE)) == []
 
 
 @pytest.mark.parametrize("key", ["masked", "check_sparse_nnz"])

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from operators.asking import Request
 from operators.closed_forms import (
     SECOND_ORDER,
     flat,
@@ -15,9 +16,7 @@ from operators.closed_forms import (
     unflat,
 )
 
-from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import Primal, Pullback, gradient_sum, pushforward
-from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 
 # torch.func scripts its decompositions when forward mode is first used.
@@ -161,7 +160,7 @@ def test_second_derivatives_are_the_same_where_no_gradients_are_recorded(steps, 
 
 
 def point(function, *leaves):
-    return Point.of(Request(function, leaves, DOUBLE))
+    return Request(function, leaves, DOUBLE).point
 
 
 FUNCTIONS = {

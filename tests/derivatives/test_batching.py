@@ -2,16 +2,16 @@
 
 import pytest
 import torch
+from operators.asking import Request, check_claim
 from operators.closed_forms import leaf, real_jacobian
 from operators.faulty import not_batchable
 
 from opcheck.derivatives import default_numbers
 from opcheck.derivatives.autodiff import Primal, Pullback
-from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.coordinates import vector
+from opcheck.derivatives.coverage import Coverage
 from opcheck.derivatives.differences import batched
 from opcheck.derivatives.point import Point
-from opcheck.derivatives.request import Coverage, Request
 
 REAL, COMPLEX = torch.float64, torch.complex128
 BATCHES = pytest.mark.parametrize("batch", [1, 2, 100])

@@ -2,13 +2,13 @@
 
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from operators.asking import Request, ask_torch
 
-from opcheck.derivatives import Numbers, Request, by_torch
+from opcheck.derivatives import Numbers, by_torch
 from opcheck.derivatives.by_torch import CannotAsk
 
 NUMBERS = Numbers(eps=1e-5, atol=1e-4, rtol=1e-2, nondeterminism=1e-8)
@@ -30,8 +30,8 @@ def asked(monkeypatch):
     def ask(check, **changes):
         calls.clear()
         leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
-        request = replace(Request(lambda x: (x.sin(),), (leaf,), NUMBERS), **changes)
-        assert by_torch.check_claim(check, request) is None
+        more = {key: changes.pop(key) for key in ("fast_mode", "raise_exception") if key in changes}
+        assert ask_torch(check, Request(lambda x: (x.sin(),), (leaf,), NUMBERS, **changes), **more) is None
         return calls
 
     return ask
@@ -55,8 +55,8 @@ def test_raise_exception_is_handed_over(asked):
 
 def test_without_raise_exception_a_failure_is_still_a_disagreement():
     leaf = torch.ones(1, dtype=torch.float64, requires_grad=True)
-    request = Request(lambda x: (x.detach() * x,), (leaf,), NUMBERS, raise_exception=False)
-    assert by_torch.check_claim("backward", request).text == "torch.autograd.gradcheck returned False"
+    request = Request(lambda x: (x.detach() * x,), (leaf,), NUMBERS)
+    assert ask_torch("backward", request, raise_exception=False).text == "torch.autograd.gradcheck returned False"
 
 
 def test_without_raise_exception_a_claim_is_not_blamed_for_another_one():
@@ -70,9 +70,9 @@ def test_without_raise_exception_a_claim_is_not_blamed_for_another_one():
             return 2 * v + 1
 
     leaf = torch.ones(2, dtype=torch.float64, requires_grad=True)
-    request = Request(lambda x: (Shifted.apply(x),), (leaf,), NUMBERS, raise_exception=False)
-    assert by_torch.check_claim("backward", request).kind == "wrong"
-    assert by_torch.check_claim("nondeterminism", request) is None
+    request = Request(lambda x: (Shifted.apply(x),), (leaf,), NUMBERS)
+    assert ask_torch("backward", request, raise_exception=False).kind == "wrong"
+    assert ask_torch("nondeterminism", request, raise_exception=False) is None
 
 
 def test_nondet_tol_is_that_of_the_spec_in_its_check_and_infinite_elsewhere(asked):
@@ -138,8 +138,8 @@ def test_second_order_checks_ask_for_their_own_order_of_modes(asked):
 def test_a_message_about_another_claim_is_left_to_the_check_of_that_claim():
     leaf = torch.ones(1, dtype=torch.float64, requires_grad=True)
     request = Request(lambda x: (x.detach() * x,), (leaf,), NUMBERS)
-    assert by_torch.check_claim("batched_grad", request) is None
-    assert "Jacobian mismatch" in by_torch.check_claim("backward", request).text
+    assert ask_torch("batched_grad", request) is None
+    assert "Jacobian mismatch" in ask_torch("backward", request).text
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_message_contradicts_a_claim_or_leaves_it_untested_unless_the_claim_wa
 def test_a_claim_that_torch_did_not_come_to_is_not_held():
     leaf = torch.ones(1, dtype=torch.float64, requires_grad=True)
     request = Request(lambda x: (x * float("nan"),), (leaf,), NUMBERS)
-    found = by_torch.check_claim("undefined_grad", request)
+    found = ask_torch("undefined_grad", request)
     assert found.kind == "inconclusive"
     assert "Jacobian" in found.text
 
@@ -178,7 +178,7 @@ def test_each_claim_is_a_question_of_its_own(asked):
 
 def test_it_imports_nothing_that_it_measures():
     own = re.findall(r"^from (opcheck\.\S+) import", Path(by_torch.__file__).read_text(), re.MULTILINE)
-    assert set(own) == {"opcheck.derivatives.disagreement", "opcheck.derivatives.request"}
+    assert set(own) == {"opcheck.derivatives.disagreement", "opcheck.derivatives.tolerances"}
 
 
 def leaf():
@@ -190,13 +190,13 @@ def leaf():
 )
 def test_what_torchs_functions_do_not_test_is_not_asked(claim):
     with pytest.raises(CannotAsk, match=f"do not test {claim}"):
-        by_torch.check_claim(claim, Request(lambda x: (x.sin(),), (leaf(),), NUMBERS))
+        ask_torch(claim, Request(lambda x: (x.sin(),), (leaf(),), NUMBERS))
 
 
 def test_second_order_of_sparse_leaves_is_not_asked():
     sparse = torch.eye(2, dtype=torch.float64).to_sparse().requires_grad_()
     with pytest.raises(CannotAsk, match="sparse layout"):
-        by_torch.check_claim("rev_over_rev", Request(lambda x: (x.to_dense(),), (sparse,), NUMBERS))
+        ask_torch("rev_over_rev", Request(lambda x: (x.to_dense(),), (sparse,), NUMBERS))
 
 
 class Unbatched(torch.autograd.Function):
@@ -213,4 +213,4 @@ class Unbatched(torch.autograd.Function):
 
 def test_that_torch_cannot_batch_says_nothing_about_a_function():
     with pytest.raises(CannotAsk, match="its vmap lacks rules"):
-        by_torch.check_claim("batched_grad", Request(lambda x: (Unbatched.apply(x),), (leaf(),), NUMBERS))
+        ask_torch("batched_grad", Request(lambda x: (Unbatched.apply(x),), (leaf(),), NUMBERS))

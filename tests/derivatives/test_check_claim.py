@@ -1,14 +1,13 @@
-"""What evidence says against claims about derivatives, and what is left to torch."""
+"""What evidence says against claims about derivatives."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 from operators import awkward, faulty
+from operators.asking import Request, check_claim
 from operators.closed_forms import leaf
 
-from opcheck.derivatives import Request, by_torch
-from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.tolerances import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
@@ -27,44 +26,6 @@ def cost(asked, claim="backward"):
     before = asked.function.calls
     assert check_claim(claim, asked) is None
     return asked.function.calls - before
-
-
-# what is left to torch
-
-
-@pytest.fixture
-def left_to_torch(monkeypatch):
-    asked = []
-    monkeypatch.setattr(by_torch, "check_claim", lambda check, request: asked.append((check, request)))
-    return asked
-
-
-def test_fast_mode_is_torchs(left_to_torch):
-    asked = request(lambda x: (x.sin(),), fast_mode=True)
-    check_claim("backward", asked)
-    assert left_to_torch == [("backward", asked)]
-
-
-SPARSE = pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
-
-
-def sparse(layout):
-    return torch.eye(3, dtype=REAL).to_sparse(layout=layout).requires_grad_()
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@SPARSE
-def test_jacobians_of_sparse_leaves_are_its_own(left_to_torch, layout):
-    for check in ("backward", "masked", "rev_over_rev", "scalarized_second_order", "batched_forward_grad"):
-        check_claim(check, request(lambda x: (x.to_dense(),), sparse(layout), masked=True))
-    assert left_to_torch == []
-
-
-def test_all_about_mkldnn_leaves_is_torchs(left_to_torch):
-    x = torch.eye(3).to_mkldnn().requires_grad_()
-    for check in ("backward", "batched_grad", "undefined_grad"):
-        check_claim(check, request(lambda x: (x.to_dense(),), x))
-    assert len(left_to_torch) == 3
 
 
 class ToDense(torch.autograd.Function):
@@ -97,9 +58,7 @@ class ToDense(torch.autograd.Function):
     ],
 )
 @pytest.mark.parametrize("dtype", [REAL, torch.complex128], ids=["real", "complex"])
-def test_claims_about_gradients_of_sparse_leaves_are_tested_as_they_are(
-    left_to_torch, monkeypatch, mistake, caught_by, dtype
-):
+def test_claims_about_gradients_of_sparse_leaves_are_tested_as_they_are(monkeypatch, mistake, caught_by, dtype):
     monkeypatch.setattr(ToDense, "mistake", mistake)
     x = torch.eye(3, dtype=dtype).to_sparse().requires_grad_()
     found = set()
@@ -107,13 +66,6 @@ def test_claims_about_gradients_of_sparse_leaves_are_tested_as_they_are(
         if check_claim(check, request(lambda x: (ToDense.apply(x),), x, forward_ad=False)):
             found.add(check)
     assert found == caught_by
-    assert left_to_torch == []
-
-
-def test_all_else_is_not(left_to_torch):
-    for check in ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev", *ORDERS, *BESIDE):
-        check_claim(check, request(lambda x: (x.sin(),)))
-    assert left_to_torch == []
 
 
 # further orders

@@ -5,13 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 from operators import awkward, faulty
+from operators.asking import Request, check_claim, lost_digits
 from operators.closed_forms import leaf, numbers
 from operators.corpus import LOW_ACCURACY
 from operators.corpus_numbers import SQUARE
 
-from opcheck.derivatives import Request
-from opcheck.derivatives.check_claim import check_claim, lost_digits
-from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import BY_PRECISION, DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
@@ -22,15 +20,15 @@ JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 
 
 def ask(check, function, *leaves, derivative="backward", **more):
-    point = Point.of(Request(function, leaves, DOUBLE, **more))
+    request = Request(function, leaves, DOUBLE, **more)
     if check == "accuracy":
-        return lost_digits(derivative, point.request, point)
-    return check_claim(check, point.request, point)
+        return lost_digits(derivative, request)
+    return check_claim(check, request)
 
 
 def digits_lost(check, function, *leaves):
     request = Request(function, leaves, DOUBLE)
-    return lost_digits(check, request, Point.of(request))
+    return lost_digits(check, request)
 
 
 def at(*values, dtype=REAL):
@@ -139,7 +137,7 @@ def test_errors_within_the_tolerance_for_each_unit_may_add_up():
 
 def test_names_are_those_of_the_outputs_and_not_of_the_gradients_of_second_order():
     x = leaf(3)
-    named = Request(lambda x: (faulty.second_order_wrong(x),), (x,), DOUBLE, names=(".loss",))
+    named = Request(lambda x: (faulty.second_order_wrong(x),), (x,), DOUBLE, output_names=(".loss",))
     found = check_claim("rev_over_rev", named)
     assert found.kind == "wrong"
     assert ".loss" not in found.text
@@ -284,7 +282,7 @@ def entry(name):
 def test_all_of_a_derivative_in_single_precision_loses_digits(name, check, dtype):
     request = entry(name).request(dtype)
     assert check_claim(check, request) is None
-    assert lost_digits(check, request, Point.of(request)).kind == "low accuracy"
+    assert lost_digits(check, request).kind == "low accuracy"
 
 
 @BOTH
@@ -302,14 +300,14 @@ def test_full_precision_loses_none(function, check, dtype):
 def test_single_precision_of_the_leaves_themselves_loses_none(check):
     request = Request(lambda x: (x.exp(),), (leaf(3, dtype=torch.float32),), BY_PRECISION[torch.float32])
     assert check_claim(check, request) is None
-    assert lost_digits(check, request, Point.of(request)) is None
+    assert lost_digits(check, request) is None
 
 
 def test_a_coarse_formula_in_single_precision_loses_digits():
     coarse = one_input(lambda x: x * x, lambda x, v: v * 2 * x * 1.005)
     request = Request(coarse, (leaf(4, dtype=torch.float32),), BY_PRECISION[torch.float32])
     assert check_claim("backward", request) is None
-    assert lost_digits("backward", request, Point.of(request)).kind == "low accuracy"
+    assert lost_digits("backward", request).kind == "low accuracy"
 
 
 # batching rules

@@ -2,15 +2,13 @@
 
 import pytest
 import torch
+from operators.asking import ask_torch, check_claim, lost_digits
 from operators.corpus import BESIDE, BLIND_SPOTS, FAULTS, JACOBIANS, LOW_ACCURACY, RIGHT
 from operators.corpus_entries import SECOND
 from operators.looped import forward_jacobian, reverse_jacobian, to_real
 
-from opcheck.derivatives import by_torch
 from opcheck.derivatives.autodiff import vjp
 from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.check_claim import check_claim, lost_digits
-from opcheck.derivatives.point import Point
 
 # tests/derivatives/test_by_torch.py has what is to be known of torch by day.
 BOTH = [pytest.param("torch", marks=pytest.mark.nightly), "batched"]
@@ -34,7 +32,7 @@ def answer(engine, check, entry, dtype):
     torch.manual_seed(0)
     request = entry.request(dtype)
     try:
-        return by_torch.check_claim(check, request) if engine == "torch" else check_claim(check, request)
+        return ask_torch(check, request) if engine == "torch" else check_claim(check, request)
     except Exception as error:
         return error
 
@@ -170,7 +168,7 @@ def recipe(leaf):
 def digits_lost(entry, dtype):
     """Return the checks whose Jacobians have lost digits."""
     request, lost = entry.request(dtype), set()
-    point = Point.of(request)
+    point = request.point
     for check in JACOBIANS:
         try:
             disagreement = lost_digits(check, request, point)

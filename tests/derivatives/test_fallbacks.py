@@ -5,12 +5,11 @@ from types import FunctionType
 import pytest
 import torch
 from operators import faulty
+from operators.asking import Request, check_claim
 from operators.closed_forms import leaf
 
-from opcheck.derivatives import Request
 from opcheck.derivatives import point as point_module
 from opcheck.derivatives.autodiff import Primal
-from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 
@@ -147,8 +146,8 @@ CASES = [
 @pytest.mark.parametrize(("make", "wrong", "caught_by"), CASES)
 def test_a_right_function_passes_and_a_planted_fault_is_found_by_its_checks_alone(make, wrong, caught_by, dtype):
     request = Request(make(**wrong), (leaf(2, 2, dtype=dtype),), DOUBLE)
-    point = Point.of(request)
-    disagreements = {check: check_claim(check, point.request, point) for check in CHECKS}
+    point = request.point
+    disagreements = {check: check_claim(check, request, point) for check in CHECKS}
     kinds = {check: disagreement.kind for check, disagreement in disagreements.items() if disagreement is not None}
     assert kinds == dict.fromkeys(caught_by, "wrong")
 

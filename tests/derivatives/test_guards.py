@@ -3,11 +3,11 @@
 import pytest
 import torch
 from operators import faulty
+from operators.asking import Request, check_claim
 from operators.closed_forms import leaf
 
-from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives import Coverage
 from opcheck.derivatives.autodiff import Primal
-from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 

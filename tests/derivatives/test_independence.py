@@ -2,13 +2,12 @@
 
 import pytest
 import torch
+from operators.asking import Request, check_claim
 from torch.nn import functional
 
-from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.check_claim import check_claim
+from opcheck.derivatives import Coverage
 from opcheck.derivatives.directions import Axis
 from opcheck.derivatives.independence import independent_axes
-from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE
 
 
@@ -24,7 +23,7 @@ def axes(function, *leaves):
     request = Request(
         values, tuple(leaf.clone().requires_grad_() for leaf in leaves), DOUBLE, coverage=Coverage(largest=1)
     )
-    found = Point.of(request)
+    found = request.point
     independent = independent_axes(found.at, found.looped_differences, found.unit, found.leaves, found.outputs)
     return [(axis.size, axis.outputs, axis.leaves) for axis in independent]
 
@@ -128,7 +127,7 @@ def test_any_two_slices_are_told_apart():
 
 def extent(function, *leaves, steps=(), **coverage):
     request = Request(lambda *x: (function(*x),), leaves, DOUBLE, coverage=Coverage(**coverage))
-    return Point.of(request).derived(*steps).extent
+    return request.point.derived(*steps).extent
 
 
 def leaf(*shape):
@@ -161,7 +160,8 @@ def test_a_function_taken_for_independent_that_is_not_is_never_called_wrong(chec
     """No entry turns out to be wrong, when each is looked at by itself: projections decide."""
     false = (Axis(600, (0,), (0,)),)
     monkeypatch.setattr("opcheck.derivatives.point.independent_axes", lambda *_: false)
-    point = Point.of(Request(lambda x: (x * x.sum(),), (leaf(600),), DOUBLE))
+    request = Request(lambda x: (x * x.sum(),), (leaf(600),), DOUBLE)
+    point = request.point
     assert point.extent == "structured"
-    assert check_claim(check, point.request, point) is None
+    assert check_claim(check, request, point) is None
     assert point.compared == "projected"

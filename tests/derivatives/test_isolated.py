@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from operators.asking import Request, check_claim
 
-from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.check_claim import check_claim, jacobian_of
-from opcheck.derivatives.point import Point
+from opcheck.derivatives import Coverage
+from opcheck.derivatives.check_claim import jacobian_of
 from opcheck.derivatives.tolerances import DOUBLE
 
 SIZE = 1000
@@ -50,8 +50,8 @@ def reference(x):
 def asked(check, function=Wrong, **keys):
     x = torch.linspace(0.1, 1, SIZE, dtype=torch.float64, requires_grad=True)
     request = Request(lambda x: (function.apply(x),), (x,), DOUBLE, leaf_names=("x",), **keys)
-    point = Point.of(request)
-    found = check_claim(check, point.request, point)
+    point = request.point
+    found = check_claim(check, request, point)
     assert jacobian_of(check, point)[0].compared == "projected"
     return found
 

@@ -3,11 +3,12 @@
 import pytest
 import torch
 from operators import faulty
+from operators.asking import Request
 from operators.closed_forms import Counted, leaf, numbers, real_jacobian
 from operators.faulty import not_batchable, not_batchable_forward, wrong_batching_rule
 from operators.right import Square
 
-from opcheck.derivatives import Coverage, Request
+from opcheck.derivatives import Coverage
 from opcheck.derivatives.autodiff import Primal, Pullback, pushforward
 from opcheck.derivatives.cotangents import directions, probe
 from opcheck.derivatives.point import Point
@@ -422,4 +423,4 @@ def test_an_ordinary_pass_that_says_otherwise_shows():
 @pytest.mark.parametrize("dtype", [REAL, COMPLEX])
 def test_without_a_graph_all_that_could_have_a_derivative_is_compared(dtype):
     constants = torch.ones(2, dtype=dtype), torch.ones(2, dtype=torch.int64)
-    assert Point.of(Request(lambda x: constants, (leaf(3, dtype=dtype),), DOUBLE)).function.chosen == (0,)
+    assert Request(lambda x: constants, (leaf(3, dtype=dtype),), DOUBLE).point.function.chosen == (0,)

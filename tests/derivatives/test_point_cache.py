@@ -1,17 +1,13 @@
 """A point knows a function and its derivatives, and what it knows does not depend on who else asks."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from operators import faulty
+from operators.asking import Request, check_claim
 from operators.closed_forms import Counted, leaf, real_jacobian
 
-from opcheck.derivatives import Request
-from opcheck.derivatives.by_torch import CannotAsk
-from opcheck.derivatives.check_claim import check_claim, derivative_named, extent_compared, lets_wrong_sign_pass
+from opcheck.derivatives.check_claim import derivative_named, extent_compared, lets_wrong_sign_pass
 from opcheck.derivatives.gradients import memory_of_cotangents
-from opcheck.derivatives.point import Point
 from opcheck.derivatives.tolerances import DOUBLE, Numbers
 
 COMPLEX = torch.complex128
@@ -19,7 +15,7 @@ JACOBIANS = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 
 
 def test_evidence_is_made_once_for_each_derivative():
-    found = Point.of(Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE))
+    found = Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE).point
     assert found.derived("rev") is found.derived("rev")
     assert found.derived("rev") is not found.derived("rev with gaps")
     torch.testing.assert_close(found.derived("rev").leaves[1], found.derived("rev with gaps").leaves[1])
@@ -47,10 +43,11 @@ def test_other_checks_are_about_no_jacobian(name):
 
 def kinds(function, checks, dtype):
     """Return what one point says to some claims about a function, one after another."""
-    point, found = Point.of(Request(lambda x: (function(x),), (leaf(3, dtype=dtype),), DOUBLE)), {}
+    request, found = Request(lambda x: (function(x),), (leaf(3, dtype=dtype),), DOUBLE), {}
+    point = request.point
     for check in checks:
         try:
-            disagreement = check_claim(check, point.request, point)
+            disagreement = check_claim(check, request, point)
             found[check] = disagreement and disagreement.kind
         except Exception as error:
             found[check] = type(error).__name__
@@ -85,27 +82,27 @@ def test_what_is_wrong_with_the_second_order_spoils_no_first_order(second, dtype
     double = faulty.function(lambda x: 2 * x, second)
     function = faulty.function(faulty.square, lambda x, v: v * double(x).conj())
     x = leaf(3, dtype=dtype)
-    found = Point.of(Request(lambda x: (function(x),), (x,), DOUBLE))
+    found = Request(lambda x: (function(x),), (x,), DOUBLE).point
     assert found.analytical("reverse").batched
     torch.testing.assert_close(found.analytical("reverse").jacobian, real_jacobian(lambda x: (x * x,), [x]))
 
 
 def test_evidence_serves_all_claims_but_what_needs_a_graph_makes_its_own():
     function = Counted(lambda x: (x.sin(),))
-    point, costs = Point.of(Request(function, (leaf(3),), DOUBLE)), []
+    request, costs = Request(function, (leaf(3),), DOUBLE), []
+    point = request.point
     for claim in ("backward", "backward", "batched_grad"):
         before = function.calls
-        assert check_claim(claim, point.request, point) is None
+        assert check_claim(claim, request, point) is None
         costs.append(function.calls - before)
     assert costs[0] > 3
     assert costs[1:] == [1, 1]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, COMPLEX], ids=["real", "complex"])
-@pytest.mark.parametrize("fast_mode", [False, True])
-def test_the_memory_of_cotangents_belongs_to_backward_alone(dtype, fast_mode):
+def test_the_memory_of_cotangents_belongs_to_backward_alone(dtype):
     function, x = faulty.wrong_for_noncontiguous_cotangents, leaf(2, 3, dtype=dtype)
-    asked = Request(lambda x: (function(x),), (x,), DOUBLE, fast_mode=fast_mode)
+    asked = Request(lambda x: (function(x),), (x,), DOUBLE)
     assert "depends on the memory of the cotangent" in check_claim("backward", asked).text
     assert check_claim("masked", asked) is None
     assert check_claim("nondeterminism", asked) is None
@@ -114,32 +111,26 @@ def test_the_memory_of_cotangents_belongs_to_backward_alone(dtype, fast_mode):
 def test_nothing_is_called_where_no_memory_of_cotangents_applies():
     function = Counted(lambda x: (x.sin(),))
     asked = Request(function, (leaf(3),), DOUBLE)
-    point = Point.of(asked)
+    point = asked.point
     assert point.value.shape == (3,)
     before = function.calls
-    assert memory_of_cotangents(point, asked, ("channels_last",)) is None
+    assert memory_of_cotangents(point, ("channels_last",)) is None
     assert function.calls == before
-    assert memory_of_cotangents(point, asked, ("noncontiguous",)) is None
+    assert memory_of_cotangents(point, ("noncontiguous",)) is None
     assert function.calls > before
-
-
-def test_what_torch_cannot_be_asked_about_tensors_that_cannot_be_moved_is_said():
-    x = torch.rand(2, 3).to_mkldnn().requires_grad_()
-    with pytest.raises(CannotAsk):
-        check_claim("rev_over_fwd", Request(lambda x: (x.to_dense(),), (x,), DOUBLE))
 
 
 def test_a_wide_tolerance_excuses_jacobians_alone():
     wide = Request(lambda x: (x.sin(),), (leaf(3),), Numbers(1e-6, 100.0, 100.0))
-    assert lets_wrong_sign_pass("backward", wide, Point.of(wide)) is True
-    assert lets_wrong_sign_pass("grad_dtypes", wide, Point.of(wide)) is False
-    assert lets_wrong_sign_pass("backward", replace(wide, numbers=DOUBLE), Point.of(wide)) is False
+    assert lets_wrong_sign_pass("backward", wide.point, wide.numbers) is True
+    assert lets_wrong_sign_pass("grad_dtypes", wide.point, wide.numbers) is False
+    assert lets_wrong_sign_pass("backward", wide.point, DOUBLE) is False
 
 
 @pytest.mark.parametrize("gaps", [(False,), (True,), (False, True)])
 def test_how_much_was_compared_is_known_for_each_kind_of_cotangents(gaps):
     asked = Request(lambda x: (x.sin(),), (leaf(3),), DOUBLE, non_contiguous=gaps)
-    point = Point.of(asked)
+    point = asked.point
     assert extent_compared("rev_over_rev", point) is None
     assert check_claim("rev_over_rev", asked, point) is None
     assert extent_compared("rev_over_rev", point) == "full"
@@ -149,6 +140,6 @@ def test_how_much_was_compared_is_known_for_each_kind_of_cotangents(gaps):
 def test_to_say_how_much_was_compared_takes_no_call():
     calls = []
     x = torch.rand(2, 3).to_mkldnn().requires_grad_()
-    point = Point.of(Request(lambda x: calls.append(x) or (x.to_dense(),), (x,), DOUBLE))
+    point = Request(lambda x: calls.append(x) or (x.to_dense(),), (x,), DOUBLE).point
     assert extent_compared("backward", point) is None
     assert len(calls) == 1

@@ -3,10 +3,9 @@
 import pytest
 import torch
 from operators import faulty
+from operators.asking import Request, check_claim
 
-from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.check_claim import check_claim
-from opcheck.derivatives.point import Point
+from opcheck.derivatives import Coverage
 from opcheck.derivatives.tolerances import DOUBLE, Numbers
 from opcheck.derivatives.uncertainty import excuse_wrong_sign
 
@@ -89,16 +88,17 @@ def test_nothing_is_excused_where_no_larger_step_can_be_taken(dtype):
 def test_in_slices_and_projections_likewise(jacobian, gradient, is_right):
     function = faulty.function(lambda x: (LARGE + x) - x, lambda x, v: gradient * v)
     leaf = torch.linspace(0.1, 0.9, 3000, dtype=torch.float64).requires_grad_()
-    point = Point.of(Request(lambda x: (function(x),), (leaf,), DOUBLE, coverage=Coverage(jacobian=jacobian)))
-    found = check_claim("backward", point.request, point)
+    request = Request(lambda x: (function(x),), (leaf,), DOUBLE, coverage=Coverage(jacobian=jacobian))
+    point = request.point
+    found = check_claim("backward", request, point)
     assert point.compared == ("structured" if jacobian == "auto" else "projected")
     assert (found is None) is is_right
 
 
 def test_rows_of_large_products_hold():
     request = Request(lambda x: (x.prod(1),), (factors(torch.float64, [200]),), DOUBLE)
-    point = Point.of(request)
-    assert check_claim("rev_over_rev", point.request, point) is None
+    point = request.point
+    assert check_claim("rev_over_rev", request, point) is None
     assert point.derived("rev").compared == "structured"
 
 

@@ -4,10 +4,10 @@ from contextlib import suppress
 
 import pytest
 import torch
+from operators.asking import Request, check_claim
 from operators.closed_forms import leaf, numbers
 
-from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.check_claim import check_claim
+from opcheck.derivatives import Coverage
 from opcheck.derivatives.coordinates import rows_of, tensors_of, vector
 from opcheck.derivatives.cotangents import directions, probe
 from opcheck.derivatives.differences import stencil

@@ -4,18 +4,17 @@ torch's gradcheck, on strided tensors, is the independent source.
 """
 
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
+from operators.asking import Request, check_claim
 from operators.corpus_numbers import one_wrong_entry, spoiled
 from operators.corpus_sparse import GIVEN, PATTERN, PULLED, TRIPLE, at, sparse_leaf, square
 from torch.autograd.gradcheck import GradcheckError
 
-from opcheck.derivatives import Request
 from opcheck.derivatives.autodiff import dual_level, make_dual
-from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.gradients import attributes
-from opcheck.derivatives.point import Point
 from opcheck.derivatives.sparse import Pattern, of_elements, ones_like
 from opcheck.derivatives.tolerances import DOUBLE
 
@@ -129,10 +128,16 @@ def test_ones_are_where_elements_are_specified(sparse):
 # its derivatives, which torch's gradcheck and gradgradcheck judge on strided tensors
 
 
+def elements(request):
+    """Return the function of the elements of sparse leaves, with the elements."""
+    point = of_elements(request.point)
+    return replace(request, function=point.function.function, leaves=point.leaves)
+
+
 def elementwise(sparse, masked):
     """Return a function of the elements whose derivatives of any order are torch's own, given a sparse tensor."""
     cube = Request(lambda x: (x.to_dense(masked_grad=masked) ** 3,), (sparse.requires_grad_(),), DOUBLE, masked=masked)
-    return of_elements(cube).request
+    return elements(cube)
 
 
 ONCE = ("csr", "csc", "bsr", "bsc", "coo", "coo of rank 3", "coo hybrid", "coo uncoalesced")
@@ -152,7 +157,7 @@ def test_its_derivatives_are_those_of_the_elements(kind, masked):
 
 @pytest.mark.parametrize("kind", [kind for kind, sparse in MADE.items() if sparse.numel()])
 def test_its_derivatives_are_those_of_the_elements_where_gradients_are_dense(kind):
-    asked = of_elements(Request(square(PULLED), (made()[kind].requires_grad_(),), DOUBLE)).request
+    asked = elements(Request(square(PULLED), (made()[kind].requires_grad_(),), DOUBLE))
     assert torch.autograd.gradcheck(asked.function.surrogate, asked.leaves)
     assert torch.autograd.gradgradcheck(asked.function.surrogate, asked.leaves)
 
@@ -169,7 +174,7 @@ def test_there_is_a_third_derivative():
 @BOTH
 def test_a_gradient_is_handed_over_with_all_of_its_elements(dtype):
     (x,) = sparse_leaf("coo")(dtype)
-    asked = of_elements(Request(TRIPLE, (x,), DOUBLE, masked=True)).request
+    asked = elements(Request(TRIPLE, (x,), DOUBLE, masked=True))
     (given,) = torch.autograd.grad(asked.function(*asked.leaves)[0].real.sum(), asked.leaves)
     assert torch.equal(given, torch.full_like(given, 3))  # also where nothing is specified, where it is wrong
 
@@ -177,7 +182,7 @@ def test_a_gradient_is_handed_over_with_all_of_its_elements(dtype):
 def test_a_leaf_that_is_not_used_has_no_gradient():
     (x,) = sparse_leaf("coo")(REAL)
     y = torch.ones(2, dtype=REAL, requires_grad=True)
-    asked = of_elements(Request(lambda x, y: (2 * y,), (x, y), DOUBLE))
+    asked = elements(Request(lambda x, y: (2 * y,), (x, y), DOUBLE))
     (output,) = asked.function(*asked.leaves)
     assert torch.autograd.grad(output.sum(), asked.leaves, allow_unused=True)[0] is None
 
@@ -272,8 +277,8 @@ class Rows(torch.autograd.Function):
 
 def test_a_gradient_with_other_sparse_dimensions_is_found():
     asked = Request(lambda x: (Rows.apply(x),), sparse_leaf("coo")(REAL), DOUBLE, leaf_names=("x",))
-    assert attributes(Point.of(asked), asked).text == "the gradient of x has 1 sparse dimensions, not 2"
+    assert attributes(asked.point).text == "the gradient of x has 1 sparse dimensions, not 2"
     with pytest.raises(GradcheckError, match="incorrect sparse_dim 1, expected 2"):
         torch.autograd.gradcheck(asked.function, asked.leaves)
     hybrid = Request(asked.function, sparse_leaf("hybrid")(REAL), DOUBLE)
-    assert attributes(Point.of(hybrid), hybrid) is None
+    assert attributes(hybrid.point) is None

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from operators.asking import Request, check_claim
 
-from opcheck.derivatives import Coverage, Request
-from opcheck.derivatives.check_claim import check_claim
+from opcheck.derivatives import Coverage
 from opcheck.derivatives.tolerances import DOUBLE
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])

@@ -3,10 +3,10 @@
 import pytest
 import torch
 from operators import faulty
+from operators.asking import Request, check_claim
 from operators.closed_forms import leaf
 
-from opcheck.derivatives import Coverage, Numbers, Request
-from opcheck.derivatives.check_claim import check_claim
+from opcheck.derivatives import Coverage, Numbers
 from opcheck.derivatives.coordinates import blocks, largest_difference, same
 from opcheck.derivatives.tolerances import DOUBLE
 from opcheck.derivatives.uncertainty import allowed, excess

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from opcheck.derivatives import Numbers, Request
+from opcheck.derivatives import Numbers
+from operators.asking import Request
 
 Tensors = tuple[Tensor, ...]
 Maker = Callable[[torch.dtype], Tensors]

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import dual_level, make_dual, tangent_of, vjp
+from opcheck.derivatives.autodiff import Function, dual_level, make_dual, tangent_of, vjp
 from opcheck.derivatives.coordinates import real_size
-from opcheck.derivatives.request import Function
 
 
 def to_real(tensor: Tensor) -> Tensor:

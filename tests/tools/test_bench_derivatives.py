@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from opcheck.derivatives import Numbers, Request
+from opcheck.derivatives import Numbers
 from opcheck.settings import Settings
 
 PATH = Path(__file__).resolve().parent.parent.parent / "tools" / "bench_derivatives.py"
@@ -25,21 +25,21 @@ def bench():
     return module
 
 
-def request_of(function) -> Request:
+def asked(bench, function):
     leaf = torch.rand(3, dtype=torch.float64, requires_grad=True)
-    return Request(function, (leaf,), Numbers(1e-6, 1e-5, 1e-3), undefined_grad=False, non_contiguous=(False,))
+    return bench.Asked(function, (leaf,), Numbers(1e-6, 1e-5, 1e-3))
 
 
 def test_all_three_are_timed_for_each_check(bench):
     times = defaultdict(float)
-    assert bench.measure(request_of(lambda x: (x.sin(),)), list(bench.CHECKS), "float64", times)
+    assert bench.measure(asked(bench, lambda x: (x.sin(),)), list(bench.CHECKS), "float64", times)
     assert set(times) == {("float64", check, who) for check in bench.CHECKS for who in ("slow", "fast", "opcheck")}
     assert min(times.values()) > 0
 
 
 def test_what_anybody_objects_to_is_not_compared(bench):
     times = defaultdict(float)
-    assert not bench.measure(request_of(lambda x: (x.detach() * x,)), ["backward"], "float64", times)
+    assert not bench.measure(asked(bench, lambda x: (x.detach() * x,)), ["backward"], "float64", times)
     assert times == {}
 
 
@@ -52,12 +52,10 @@ def test_ratios_are_those_of_sums(bench):
 
 
 def test_samples_of_the_library_come_with_their_checks(bench):
-    dtype, checks, request = next(bench.shipped(Settings.find()))
+    dtype, checks, sample = next(bench.shipped(Settings.find()))
     assert dtype in bench.DTYPES
     assert set(checks) <= set(bench.CHECKS)
-    assert not request.undefined_grad
-    assert request.non_contiguous == (False,)
-    assert all(str(leaf.dtype) == f"torch.{dtype}" for leaf in request.leaves)
+    assert all(str(leaf.dtype) == f"torch.{dtype}" for leaf in sample.leaves)
 
 
 @pytest.mark.nightly

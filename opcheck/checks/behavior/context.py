@@ -27,13 +27,13 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, results_like, slope
+from opcheck.checks.jacobian.compare import disagreement_on
 from opcheck.checks.plain_torch import CALL, GRADIENTS, VALUES, asserted
 from opcheck.checks.relations import Row, at_once, both, computed, relation, results, row
 from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import Surroundings, surroundings_of, within
 from opcheck.checks.verdict import HOLDS, Verdict, fails, noted
 from opcheck.derivatives import tried
-from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.samples.modules import ModuleCall, evaluating
 from opcheck.samples.watched import Watched
@@ -268,10 +268,10 @@ def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, there
     allowed = (numbers.atol + numbers.rtol * abs(along)) * max(1.0, slopes.numel() ** 0.5)
     if abs(float(there.gradient @ direction) - along) <= allowed:
         return
-    wrong = check_claim("backward", other.request, other.point)
+    wrong = disagreement_on(other, "backward")
     if wrong is None:
         yield from both(CHANGED, lambda: there, result(other), IN_PLACE)
-    elif wrong.kind == "wrong" and check_claim("backward", subject.request, subject.point) is None:
+    elif wrong.kind == "wrong" and disagreement_on(subject, "backward") is None:
         # `backward` reports a gradient that is wrong at the sample, too.
         verdict = fails("context: the gradient is wrong at another point of the same sample", wrong.text)
         yield replace(verdict, at=("backward", subject.sample), elsewhere=True)

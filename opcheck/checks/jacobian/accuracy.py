@@ -51,11 +51,10 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
         return NO_GRAPH
     if not subject.output_info.differentiable:
         return untested("the outputs that have a derivative are empty")
-    request = subject.request
-    request = replace(request, numbers=replace(request.numbers, accuracy=rtol), fast_mode=False)
+    numbers = replace(subject.numbers, accuracy=rtol)
     right, lost = False, {}
     for name in filter(subject.context.is_claimed, DERIVATIVES):
-        disagreement = tried(partial(lost_digits, name, request, subject.point))
+        disagreement = tried(partial(lost_digits, name, subject.point, numbers))
         if isinstance(disagreement, Exception):
             continue
         right = right or disagreement is None

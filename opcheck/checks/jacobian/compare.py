@@ -28,10 +28,12 @@ from opcheck.checks.verdict import (
     remedy,
     untested,
 )
-from opcheck.derivatives import Disagreement
+from opcheck.derivatives import Disagreement, by_torch
+from opcheck.derivatives.autodiff import Function
 from opcheck.derivatives.check_claim import check_claim, derivative_named, extent_compared, lets_wrong_sign_pass
 from opcheck.derivatives.disagreement import Mismatch
-from opcheck.derivatives.request import Function
+from opcheck.derivatives.gradients import attributes, memory_of_cotangents
+from opcheck.derivatives.sparse import are_movable
 from opcheck.derivatives.tolerances import too_coarse_in
 from opcheck.samples.resolve import Unresolved
 from opcheck.strides import MEMORIES
@@ -69,19 +71,57 @@ def compared(subject: Subject) -> Verdict:
         return NO_GRAPH
     if blind := too_wide_tolerances(subject):
         return blind
-    request = subject.request
-    if check == "backward":
-        request = replace(request, reference=_reference(subject))
-    disagreement = check_claim(check, request, subject.point)
+    disagreement = disagreement_on(subject, check, _reference(subject) if check == "backward" else None)
     if disagreement is None and not outputs.differentiable:
         return untested("the outputs that have a derivative are empty")
     if disagreement is not None and check == "rev_over_rev" and disagreement.kind not in INCONCLUSIVE:
         differentiate_twice(subject)  # @once_differentiable raises here, which is clearer than zeros
     verdict = HOLDS if disagreement is None else _verdict_on(subject, disagreement)
-    extent = None if request.by_torch else extent_compared(check, subject.point)
+    extent = None if subject.context.by_torch else extent_compared(check, subject.point)
     if extent not in ("structured", "projected"):
         return verdict
     return replace(verdict, fields={**verdict.fields, "jacobian": extent})
+
+
+def disagreement_on(subject: Subject, check: str, reference: Function | None = None) -> Disagreement | None:
+    """Return why the claim of a check, about a Jacobian or about gradients, does not hold at a sample, or None.
+
+    torch's own functions test the claim with `--engine torch`, and otherwise in fast mode, as far as they can, and at
+    leaves whose elements cannot be moved. Raises CannotAsk if they cannot where they are needed; passes on the
+    exceptions of the operator.
+
+    reference: the differentiable reference, see `check_claim`.
+    """
+    context, point, numbers = subject.context, subject.point, subject.numbers_or_default
+    spec, overrides = subject.case.operator.spec, context.overrides
+    generated = spec.gradcheck.gen_non_contig_grad_outputs
+    claims: dict[str, Any] = {
+        "forward_ad": subject.supports.forward_ad,
+        "undefined_grad": subject.supports.undefined_grad,
+        "non_contiguous": (False, True) if generated == "both" else (generated,),
+    }
+    fast_mode = bool(overrides.get("fast_mode", spec.gradcheck.fast_mode))
+    movable = are_movable(subject.leaves)
+    if context.by_torch or fast_mode or not movable:
+        raises = bool(overrides.get("raise_exception", spec.gradcheck.raise_exception))
+        try:
+            disagreement = by_torch.check_claim(
+                check, subject.function, subject.leaves, numbers, grad_outputs=subject.inputs.grad_outputs,
+                masked=subject.function.masked, fast_mode=fast_mode, raise_exception=raises, **claims,
+            )  # fmt: skip
+        except by_torch.CannotAsk:
+            if context.by_torch or not movable:
+                raise
+        else:
+            left_out = None if context.by_torch else LEFT_OUT_BY_TORCH.get(check)
+            return disagreement or (left_out(point) if left_out else None)
+    return check_claim(
+        check, point, numbers, expected=subject.expected, whole=spec.orders, reference=reference, **claims
+    )
+
+
+LEFT_OUT_BY_TORCH = {"backward": memory_of_cotangents, "grad_dtypes": attributes}
+"""The tests of those parts of a claim that torch's functions leave out."""
 
 
 def _reference(subject: Subject) -> Function | None:
@@ -103,9 +143,9 @@ def too_wide_tolerances(subject: Subject) -> Verdict | None:
     The error names where the tolerances were set: on the command line, or in the spec.
     """
     context = subject.context
-    if not (context.wide and lets_wrong_sign_pass(subject.check, subject.request, subject.point)):
+    if not (context.wide and lets_wrong_sign_pass(subject.check, subject.point, subject.numbers_or_default)):
         return None
-    operator, numbers = context.case.operator, subject.request.numbers
+    operator, numbers = context.case.operator, subject.numbers_or_default
     own = ("tolerance",) if "tolerance" in operator.spec.model_fields_set else ("name",)
     place = operator.problem(own, f"atol = {numbers.atol:g} and rtol = {numbers.rtol:g}")
     text = str(place) if not WIDTHS_OF_DERIVATIVES & set(context.overrides) else place.what
@@ -136,7 +176,7 @@ def _verdict_on(subject: Subject, disagreement: Disagreement) -> Verdict:
         return replace(refused(kind, title), cause=cause, code=code)
     if disagreement.mismatch is None:
         return replace(fails(title, rest, code=code, **_jacobians(disagreement)), cause=cause)
-    numbers = subject.request.numbers
+    numbers = subject.numbers_or_default
     least = "error of finite differences" if disagreement.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
     random = next((finding.text for finding in disagreement.findings if finding.kind == "random"), "")

@@ -5,11 +5,10 @@ Masked: unspecified elements are absent and have no derivative. Non-masked: they
 
 from __future__ import annotations
 
-from opcheck.checks.jacobian.compare import too_wide_tolerances
+from opcheck.checks.jacobian.compare import disagreement_on, too_wide_tolerances
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
-from opcheck.derivatives.check_claim import check_claim
 
 
 def judge(subject: Subject) -> Verdict:
@@ -24,7 +23,7 @@ def judge(subject: Subject) -> Verdict:
         own = subject.calling(masked=masked)
         if blind := too_wide_tolerances(own):
             return blind
-        disagreement = check_claim("masked", own.request, own.point)
+        disagreement = disagreement_on(own, "masked")
         if disagreement is not None:
             title = f"masked: the derivative is wrong under {name} semantics"
             return fails(title, disagreement.text + ("" if masked else hint))

@@ -1,11 +1,11 @@
 """A whole Jacobian is computed only where it fits into the memory that is allowed."""
 
 import pytest
+from operators.asking import Request, check_claim
 from operators.closed_forms import leaf
 
-from opcheck.derivatives import Coverage, Request, TooLarge
-from opcheck.derivatives.check_claim import check_claim
-from opcheck.derivatives.request import MATRICES
+from opcheck.derivatives import Coverage, TooLarge
+from opcheck.derivatives.coverage import MATRICES
 from opcheck.derivatives.tolerances import DOUBLE
 
 CHECKS = ("backward", "forward_ad", "batched_grad", "batched_forward_grad")
