@@ -179,7 +179,7 @@ def measure_large(repeats: int = 9) -> list[dict[str, Any]]:
             call()
             times[who].append(1000 * (time.process_time() - start))
         row = {who: round(sorted(own)[repeats // 2], 3) for who, own in times.items()}
-        extent = asked.point.extent
+        extent = asked.point.directions.extent
         found.append(
             {"name": name, "batch": batch, "jacobian": extent, **row, "ratio": round(row["opcheck"] / row["fast"], 2)}
         )

@@ -14,7 +14,7 @@ from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.gradients import attributes, batching, memory_of_cotangents, nondeterminism, undefined_in
 from opcheck.derivatives.jacobians import compare, digits_lost, unlike_reference
 from opcheck.derivatives.point import Point, Step
-from opcheck.derivatives.sparse import DependsOnPattern, are_movable, of_elements
+from opcheck.derivatives.sparse import DependsOnPattern, are_movable
 from opcheck.derivatives.tolerances import Numbers
 from opcheck.derivatives.uncertainty import excuse_wrong_sign
 
@@ -25,6 +25,9 @@ FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
     "scalarized_second_order": (("sum",), "reverse"),
 }
 """The Jacobians that are not named by their modes: the steps to the derivative, and the mode of its Jacobian."""
+OF_PULLBACK: tuple[Step, ...] = ("rev",)
+WITH_GAPS: tuple[Step, ...] = ("rev with gaps",)
+"""The steps to the pullback, whose Jacobian is compared for several cotangents."""
 FURTHER = ("rev_over_fwd", "fwd_over_fwd", "rev_over_rev_over_rev")
 """The derivatives of higher order that are first compared along one direction, unless they are named as `whole`."""
 
@@ -39,6 +42,12 @@ def derivative_named(name: str) -> tuple[tuple[Step, ...], Mode] | None:
     if not before or not {last, *before} <= set(steps):
         return FIRST.get(name)
     return tuple(steps[mode] for mode in reversed(before)), "reverse" if last == "rev" else "forward"
+
+
+def _derivative(name: str) -> tuple[tuple[Step, ...], Mode]:
+    place = derivative_named(name)
+    assert place is not None, name
+    return place
 
 
 def check_claim(
@@ -65,7 +74,7 @@ def check_claim(
             case "batched_grad":
                 return batching(point, "reverse")
             case "batched_forward_grad":  # a sparse tensor cannot carry a tangent, but its elements can
-                return batching(on_dense_elements(point), "forward")
+                return batching(point.derived(), "forward")
             case "undefined_grad":
                 disagreement = undefined_in(point, "reverse")
                 return disagreement or (undefined_in(point, "forward") if forward_ad else None)
@@ -73,10 +82,11 @@ def check_claim(
                 return attributes(point)
             case "nondeterminism":
                 return nondeterminism(point, numbers.nondeterminism)
-        derivative, mode = jacobian_of(name, point)
-        if _is_of_pullback(name):
+        steps, mode = _derivative(name)
+        if steps == OF_PULLBACK:
             gaps = tuple(non_contiguous) if point.cotangents is None else (False,)
-            return _of_pullback(on_dense_elements(point), mode, numbers, gaps, undefined_grad, expected)
+            return _of_pullback(point, mode, numbers, gaps, undefined_grad, expected)
+        derivative = point.derived(*steps)
         is_dense = all(leaf.layout is torch.strided for leaf in point.leaves)
         if name in FURTHER and name not in whole and is_dense:
             one = Comparison.of(derivative.along_one, mode, numbers)
@@ -92,40 +102,20 @@ def check_claim(
         return Disagreement(str(error))
 
 
-def on_dense_elements(point: Point) -> Point:
-    """Return the point itself or, if it has sparse leaves, that of their elements, which can be moved."""
-    if point.elements is None:
-        sparse = any(leaf.layout is not torch.strided for leaf in point.leaves)
-        point.elements = of_elements(point) if sparse else point
-    return point.elements
-
-
-def jacobian_of(name: str, point: Point) -> tuple[Point, Mode]:
-    """Return the point of the derivative that a name stands for, and the mode of its Jacobian."""
-    place = derivative_named(name)
-    assert place is not None, name
-    return on_dense_elements(point).derived(*place[0]), place[1]
-
-
 def extent_compared(name: str, point: Point) -> Extent | None:
     """Return how much of a Jacobian has been compared; None if nothing, or only one direction, has."""
-    if derivative_named(name) is None or point.elements is None:
-        return None
-    extent = jacobian_of(name, point)[0].compared
-    if extent is None and _is_of_pullback(name):
-        return point.elements.derived("rev with gaps").compared
-    return extent
-
-
-def _is_of_pullback(name: str) -> bool:
-    """Return whether a name stands for a Jacobian of the pullback, which is compared for several cotangents."""
     place = derivative_named(name)
-    return place is not None and place[0] == ("rev",)
+    if place is None:
+        return None
+    steps: list[tuple[Step, ...]] = [place[0], WITH_GAPS] if place[0] == OF_PULLBACK else [place[0]]
+    made = (point.made.get(own, None if own else point) for own in steps)
+    return next((one.compared for one in made if one is not None and one.compared), None)
 
 
 def lost_digits(name: str, point: Point, numbers: Numbers) -> Disagreement | None:
     """Return why a Jacobian is wrong, or has fewer digits than arithmetic in its dtype allows; None if neither."""
-    derivative, mode = jacobian_of(name, point)
+    steps, mode = _derivative(name)
+    derivative = point.derived(*steps)
     return compare(derivative, mode, numbers) or digits_lost(derivative, mode, numbers)
 
 
@@ -135,22 +125,22 @@ def lets_wrong_sign_pass(name: str, point: Point, numbers: Numbers) -> bool:
     False for claims that are not about a Jacobian, and for leaves whose elements cannot be moved. Passes on the
     exceptions of the function.
     """
-    if derivative_named(name) is None or not are_movable(point.leaves):
+    place = derivative_named(name)
+    if place is None or not are_movable(point.leaves):
         return False
-    derivative, _ = jacobian_of(name, point)
-    return excuse_wrong_sign(derivative.numerical(numbers.eps).jacobian, numbers)
+    return excuse_wrong_sign(point.derived(*place[0]).numerical(numbers.eps).jacobian, numbers)
 
 
 def _of_pullback(
     point: Point, mode: Mode, numbers: Numbers, gaps: Sequence[bool], undefined_grad: bool, expected: bool
 ) -> Disagreement | None:
     """Compare the Jacobians of the pullback, for contiguous and non-contiguous cotangents."""
-    derivative = point.derived("rev with gaps" if gaps[0] else "rev")
+    derivative = point.derived(*(WITH_GAPS if gaps[0] else OF_PULLBACK))
     disagreement = compare(derivative, mode, numbers, expected=expected)
     if disagreement or mode == "forward":
         return disagreement
     # The Jacobian is known to be right. One random direction shows whether it is the same for cotangents with gaps.
-    again = point.derived("rev with gaps") if len(gaps) > 1 else derivative
+    again = point.derived(*WITH_GAPS) if len(gaps) > 1 else derivative
     if not _agree(derivative, again):
         disagreement = compare(again, mode, numbers, expected=expected)
         if disagreement:

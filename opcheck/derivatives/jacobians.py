@@ -26,7 +26,7 @@ def compare(point: Point, mode: Mode, numbers: Numbers, *, expected: bool = Fals
     both = Comparison.of(point, mode, numbers)
     if both.agrees:
         return None
-    if expected and point.extent == "full":
+    if expected and point.directions.extent == "full":
         disagreement = _worst_confirmed(both)
         if disagreement is not None:
             return disagreement
@@ -81,7 +81,7 @@ def digits_lost(point: Point, mode: Mode, numbers: Numbers) -> Disagreement | No
     row, column = divmod(int(off.argmax()), off.shape[1])
     worst = float(off[row, column])
     share, where, pair = worst / comparison.largest if comparison.largest else inf, "", None
-    if point.extent == "full":
+    if point.directions.extent == "full":
         pair = pair_of(comparison, off)
         where = f"\n{pair.entry(row, column).describe()}"
     return Disagreement(
@@ -99,7 +99,7 @@ def unlike_reference(point: Point, reference: Function, numbers: Numbers) -> Dis
     one of N numbers. Jacobians that are not projected need no reference. Return None if the reference has other values
     at this point.
     """
-    if point.extent != "projected":
+    if point.directions.extent != "projected":
         return None
     function = point.function
     assert isinstance(function, Primal)

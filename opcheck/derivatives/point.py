@@ -37,6 +37,7 @@ from opcheck.derivatives.disagreement import Names
 from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.refusals import tried
 from opcheck.derivatives.rounding import rounding_unit
+from opcheck.derivatives.sparse import OfElements
 from opcheck.derivatives.uncertainty import ROUNDED
 from opcheck.strides import with_gaps
 
@@ -74,7 +75,7 @@ class Analytical:
 
 
 class Point:
-    """A function at `leaves`, which require grad. Jacobians need strided leaves: see `elements`.
+    """A function at `leaves`, which require grad. Jacobians need strided leaves: see `derived`.
 
     outputs: the outputs at the leaves, if they are known from the latest call of the function.
     cotangents: the cotangents of its pullback. Default: random ones.
@@ -86,9 +87,6 @@ class Point:
     """Whether to search for axes along which the function is independent."""
     masked = False
     """Whether unspecified elements of sparse leaves are left out of the derivative."""
-    elements: Point | None = None
-    """The point whose leaves are the elements of sparse leaves, once it is made. If all leaves are strided: this
-    point."""
     _is_first_look = False
     """Whether a disagreement will be confirmed by further calls, so that f(x) is reused from an earlier call."""
 
@@ -98,7 +96,8 @@ class Point:
     ) -> None:  # fmt: skip
         self.function, self.leaves, self.coverage = function, leaves, coverage
         self._outputs, self._graph, self.cotangents = outputs, outputs, cotangents
-        self._derived: dict[Step, Point] = {}
+        self.made: dict[tuple[Step, ...], Point] = {}
+        """The points of derivatives, by the steps to them; with no step, that of the elements of sparse leaves."""
         self._numerical: dict[float, Differences] = {}
         self._analytical: dict[Mode, Analytical] = {}
         self._ordinary: dict[Mode, Tensor] = {}
@@ -130,13 +129,25 @@ class Point:
         return Names.of(self.function, self.leaves)
 
     def derived(self, *steps: Step) -> Point:
-        """Return the point of the derivative that some steps lead to; the point itself if there are none."""
-        if not steps:
+        """Return the point of the derivative that some steps lead to, with strided leaves.
+
+        A sparse tensor cannot be moved or carry a tangent, but its elements can: without steps, that is the point of
+        the same function of the elements, or this point if all leaves are strided.
+        """
+        if not steps and all(leaf.layout is torch.strided for leaf in self.leaves):
             return self
-        first, *others = steps
-        if first not in self._derived:
-            self._derived[first] = self._stepped(first)
-        return self._derived[first].derived(*others)
+        if steps not in self.made:
+            self.made[steps] = self.derived(*steps[:-1])._stepped(steps[-1]) if steps else self._of_elements()
+        return self.made[steps]
+
+    def _of_elements(self) -> Point:
+        primal = self.function
+        assert isinstance(primal, Primal)
+        function = OfElements(primal.function, self.leaves, self.masked)
+        return OfSparse.of(
+            function, function.elements, coverage=self.coverage, cotangents=self.cotangents,
+            output_names=primal.output_names, leaf_names=primal.leaf_names,
+        )  # fmt: skip
 
     def _stepped(self, step: Step) -> Point:
         count = len(self.leaves)
@@ -233,14 +244,9 @@ class Point:
         return ROUNDED * self.unit
 
     @property
-    def extent(self) -> Extent:
-        """How much of the Jacobian is compared."""
-        return self.directions.extent
-
-    @property
     def compared(self) -> Extent | None:
         """How much of the Jacobian has been compared; None if nothing, or only one direction, has."""
-        return self.extent if "directions" in self.__dict__ else None
+        return self.directions.extent if "directions" in self.__dict__ else None
 
     @cached_property
     def along_one(self) -> Point:
@@ -334,7 +340,7 @@ class Point:
             known = Analytical(ordinary.expand(1, -1), ordinary, ordinary)
         else:
             mix = directions.mix(len(along))
-            ordinary = self.product(mode, None if self.extent == "full" else mix @ along)
+            ordinary = self.product(mode, None if directions.extent == "full" else mix @ along)
             if self._in_batches and len(along) > FEW:
                 if mode == "reverse":
                     self._graph = self.graph()  # outside `tried`: an exception of the function is no refusal to batch
@@ -406,7 +412,22 @@ class Point:
 
     def by_jacobian(self, mode: Mode, directions: Tensor) -> Tensor:
         """Return V J, U J^T or the product of one vector: from the Jacobian if it is whole, else by ordinary calls."""
-        if self.projections is None and self.extent == "full":  # tested first, since it needs no search for axes
+        if (
+            self.projections is None and self.directions.extent == "full"
+        ):  # first, since it needs no search for axes
             jacobian = self.analytical(mode).jacobian
             return directions @ (jacobian if mode == "reverse" else jacobian.T)
         return self.product(mode, directions) if directions.dim() == 1 else self.products(mode, directions)
+
+
+class OfSparse(Point):
+    """A function of the elements of sparse leaves, or a derivative of it, at a point."""
+
+    can_batch = False  # torch's vmap loops over nearly all operators on sparse tensors
+    has_slices = False  # the elements of a sparse tensor are no slices of memory
+
+    def vmapped(self, mode: Mode, directions: Tensor) -> Tensor:
+        """Return the products with directions from a batch. Passes on exceptions of forward mode and of batching."""
+        if mode == "forward":
+            self.product("forward")  # torch has no sparse dual tensors: an ordinary call raises its error
+        return super().vmapped(mode, directions)

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Function, Mode, Primal, surrogate_of, tangent_of
-from opcheck.derivatives.point import Point
+from opcheck.derivatives.autodiff import Function, surrogate_of, tangent_of
 
 LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -223,27 +222,3 @@ def ones_like(tensor: Tensor) -> Tensor:
 
 class DependsOnPattern(Exception):
     """The shapes of a function's outputs depend on which elements are specified. The message gives the shapes."""
-
-
-class OfSparse(Point):
-    """A function of the elements of sparse tensors, or a derivative of it, at a point."""
-
-    can_batch = False  # torch's vmap loops over nearly all operators on sparse tensors
-    has_slices = False  # the elements of a sparse tensor are no slices of memory
-
-    def vmapped(self, mode: Mode, directions: Tensor) -> Tensor:
-        """Return the products with directions from a batch. Passes on exceptions of forward mode and of batching."""
-        if mode == "forward":
-            self.product("forward")  # torch has no sparse dual tensors: an ordinary call raises its error
-        return super().vmapped(mode, directions)
-
-
-def of_elements(point: Point) -> Point:
-    """Return the point whose leaves are the elements of sparse leaves."""
-    primal = point.function
-    assert isinstance(primal, Primal)
-    function = OfElements(primal.function, point.leaves, point.masked)
-    return OfSparse.of(
-        function, function.elements, coverage=point.coverage, cotangents=point.cotangents,
-        output_names=primal.output_names, leaf_names=primal.leaf_names,
-    )  # fmt: skip

@@ -69,7 +69,7 @@ def _undefined(entries: Comparison) -> Disagreement | None:
     """
     point = entries.point
     derived = point.value.isnan()
-    if point.extent != "full" or not bool(derived.any()):
+    if point.directions.extent != "full" or not bool(derived.any()):
         return None
     defined = entries.wrong & ~entries.analytical.isnan()  # 0 times nan is nan, too
     primal, leaves = layers(point.function, point.leaves)[0]
@@ -87,7 +87,7 @@ def _beyond_domain(entries: Comparison) -> Disagreement | None:
     There, the function is finite at the sample and not within a step of it, and the derivative is not NaN.
     """
     point = entries.point
-    if point.extent != "full":
+    if point.directions.extent != "full":
         return None
     outside = ~entries.numerical.isfinite() & point.value.isfinite().unsqueeze(1) & ~entries.analytical.isnan()
     if not bool((entries.wrong & outside).any()) or bool((entries.wrong & ~outside).any()):
@@ -105,7 +105,7 @@ def _inputs(entries: Comparison, mask: Tensor) -> str:
 
 def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:
     """Return that a derivative is right for each direction, but not linear. how: the error, and for which vectors."""
-    each = {"full": "unit vector", "structured": "direction", "projected": "random direction"}[point.extent]
+    each = {"full": "unit vector", "structured": "direction", "projected": "random direction"}[point.directions.extent]
     random = Seen.of(point, mode).random
     return Disagreement(random or f"the {NOT_LINEAR[mode]}: right for each {each}, {how}")
 
@@ -114,7 +114,7 @@ def _at_kink(entries: Comparison) -> Disagreement:
     places = _inputs(entries, entries.kinky)
     away = f"\nmove the sample away from {places}" if places else ""
     text = KINK.format("here, and no derivative" if places else "near here") + away
-    mismatch = pair_of(entries).mismatch() if entries.point.extent == "full" else None
+    mismatch = pair_of(entries).mismatch() if entries.point.directions.extent == "full" else None
     return Disagreement(text, "inconclusive", mismatch, agrees=not bool(entries.wrong.any()))
 
 

@@ -127,7 +127,7 @@ def test_any_two_slices_are_told_apart():
 
 def extent(function, *leaves, steps=(), **coverage):
     request = Request(lambda *x: (function(*x),), leaves, DOUBLE, coverage=Coverage(**coverage))
-    return request.point.derived(*steps).extent
+    return request.point.derived(*steps).directions.extent
 
 
 def leaf(*shape):
@@ -162,6 +162,6 @@ def test_a_function_taken_for_independent_that_is_not_is_never_called_wrong(chec
     monkeypatch.setattr("opcheck.derivatives.point.independent_axes", lambda *_: false)
     request = Request(lambda x: (x * x.sum(),), (leaf(600),), DOUBLE)
     point = request.point
-    assert point.extent == "structured"
+    assert point.directions.extent == "structured"
     assert check_claim(check, request, point) is None
     assert point.compared == "projected"

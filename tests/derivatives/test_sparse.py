@@ -15,7 +15,7 @@ from torch.autograd.gradcheck import GradcheckError
 
 from opcheck.derivatives.autodiff import dual_level, make_dual
 from opcheck.derivatives.gradients import attributes
-from opcheck.derivatives.sparse import Pattern, of_elements, ones_like
+from opcheck.derivatives.sparse import Pattern, ones_like
 from opcheck.derivatives.tolerances import DOUBLE
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # torch warns of sparse layouts
@@ -130,7 +130,7 @@ def test_ones_are_where_elements_are_specified(sparse):
 
 def elements(request):
     """Return the function of the elements of sparse leaves, with the elements."""
-    point = of_elements(request.point)
+    point = request.point.derived()
     return replace(request, function=point.function.function, leaves=point.leaves)
 
 

@@ -99,7 +99,7 @@ def ask(function, leaves, check="backward"):
 def test_right_operators_pass_in_all_entries(name, dtype):
     operator = OPERATORS[name]
     leaves = operator.leaves(dtype)
-    assert request(operator.function, leaves).point.extent == "structured"
+    assert request(operator.function, leaves).point.directions.extent == "structured"
     assert ask(operator.function, leaves) is None
     assert ask(operator.function, leaves, "forward_ad") is None
 
