@@ -17,6 +17,7 @@ from opcheck.derivatives.autodiff import jvp, pushed, vjp
 from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
+from opcheck.samples.cache import once
 from opcheck.samples.layouts import own
 from opcheck.samples.results import differentiable, leaves_of, plain
 
@@ -166,17 +167,14 @@ def result(subject: Subject, call: Call | None = None) -> Result:
     return Result(values, call.gradient() if subject.supports.backward else values.new_zeros(0), call.has_graph)
 
 
+@once
 def ordinary(subject: Subject) -> Result:
     """Return the result of an ordinary call at a sample. It is computed once per group of checks.
 
     Raises Raised if the backward pass raises.
     """
-
-    def make() -> Result:
-        call = recorded(subject)
-        return required("an ordinary backward pass", lambda: result(subject, call), check="backward")
-
-    return subject.memo.once("ordinary", make)
+    call = recorded(subject)
+    return required("an ordinary backward pass", lambda: result(subject, call), check="backward")
 
 
 def required(what: str, call: Callable[[], T], code: str = "", check: str = "") -> T:

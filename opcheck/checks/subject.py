@@ -21,18 +21,17 @@ from opcheck.devices.device import CPU, Device
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.arguments import all_names_of, argument_label, names_of
-from opcheck.samples.cache import Cache, Memo
+from opcheck.samples.cache import Cache, Memo, once
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.inputs import Inputs
 from opcheck.samples.layouts import equal, own, share_memory
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
 from opcheck.samples.realize import realize, realize_module
 from opcheck.samples.resolve import Unresolved, resolve_module, resolve_operator
-from opcheck.samples.results import Untestable, differentiable, flatten, with_gradient
+from opcheck.samples.results import Untestable, differentiable, flatten
 from opcheck.settings import Settings
 from opcheck.spec.claims import Jacobian, Supports, Tolerance
 from opcheck.spec.library import Sample
-from opcheck.spec.operator import Construction
 from opcheck.spec.problems import Mistake
 from opcheck.text import one_line
 
@@ -91,24 +90,18 @@ class Context:
     @cached_property
     def operator(self) -> Callable[..., Any]:
         """The callable of the case's variant. Raises Unresolved if it cannot be found."""
-        return self._resolved(self.case.variant.path)
+        return self.resolve(self.case.variant.path)
 
     @cached_property
     def _modules(self) -> Memo:
-        """The modules of the case. A module may keep state from call to call, so that cases do not share modules."""
+        """The modules for single samples. A module may keep state between calls, so that cases do not share modules."""
         return Memo()
 
-    def _resolved(self, path: str, sample: Sample | None = None) -> Callable[..., Any]:
-        """Return the callable at a dotted path for a sample (None: for all samples), resolved once."""
-        key = path if sample is None else (path, sample.toml())
-        memo = self.memo if self._construction(path) is None else self._modules
-        own: Callable[..., Any] = memo.once(key, lambda: self.resolve(path, sample))
-        return own
-
     @property
+    @once
     def parameters(self) -> tuple[str, ...]:
         """The names of the operator's positional parameters; empty if they are unknown."""
-        return self.memo.once("parameters", lambda: names_of(self.operator, self.case.variant.path))
+        return names_of(self.operator, self.case.variant.path)
 
     @property
     def unknown_arguments(self) -> list[Mistake]:
@@ -139,7 +132,7 @@ class Context:
         is_same = sample.module is None and not (isinstance(operator, ModuleCall) and operator.is_lazy)
         if path == self.case.variant.path and is_same:
             return operator
-        return self._resolved(path, sample)
+        return self._modules.once((path, sample.toml()), lambda: self.resolve(path, sample))
 
     def resolve(self, path: str, sample: Sample | None = None) -> Callable[..., Any]:
         """Return the callable at a dotted path. Modules are constructed. Raises Unresolved if that is not possible.
@@ -167,15 +160,11 @@ class Context:
 
         sample: the sample whose constructor arguments, if any, replace those of the spec.
         """
-        spec = self._construction(path)
-        if spec is None:
+        spec = self.case.operator.spec.module
+        if spec is None or path in self.callables:
             return None
         own = sample.module if sample is not None else None
         return ModuleRecipe(resolve_module(path, self.settings.modules), own or spec)
-
-    def _construction(self, path: str) -> Construction | None:
-        """Return how the spec constructs the module at a dotted path; None if it does not."""
-        return None if path in self.callables else self.case.operator.spec.module
 
     @property
     def dtype(self) -> torch.dtype:
@@ -199,9 +188,6 @@ class Context:
 
         The dtype may differ from that of the case, if the operator has inputs or outputs of another one.
         """
-        return self.memo.once(("numbers", self.case.check, dtype), lambda: self._numbers_in(dtype))
-
-    def _numbers_in(self, dtype: torch.dtype) -> Numbers | None:
         changes = self.case.claims.tolerance(self.case.check, self.case.dtype).numbers()
         changes |= {key: value for key, value in self.overrides.items() if key in Tolerance.model_fields}
         base = default_numbers(dtype, changes.get("eps"))
@@ -248,10 +234,13 @@ class Context:
         inputs, memo = self.cache.inputs(self.group, sample.name, lambda: self.realize(sample))
         if not self.requires_grad:
             inputs, memo = inputs.detached(), Memo()
-        return replace(self.at(sample, inputs), memo=memo)
+        return self.at(sample, inputs, memo)
 
-    def at(self, sample: Sample, inputs: Inputs | None = None) -> Subject:
-        """Return the operator at inputs of a sample. Default: new inputs."""
+    def at(self, sample: Sample, inputs: Inputs | None = None, memo: Memo | None = None) -> Subject:
+        """Return the operator at inputs of a sample. Default: new inputs.
+
+        memo: the results that are known for these inputs.
+        """
         inputs = self.realize(sample) if inputs is None else inputs
         spec = self.case.operator.spec
         seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
@@ -262,7 +251,7 @@ class Context:
             operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, surrogate,
             spec.surrogate == "constant",
         )  # fmt: skip
-        return Subject(self, sample, inputs, function)
+        return Subject(self, sample, inputs, function, memo or Memo())
 
     def realize(
         self, sample: Sample, more_seed: str = "", finer: str | None = None, wrt: Callable[[Path], bool] | None = None
@@ -347,10 +336,6 @@ class Subject:
     wrong entry is confirmed.
     """
 
-    def at(self, inputs: Inputs) -> Subject:
-        """Return the operator at other inputs of the same sample."""
-        return self.context.at(self.sample, inputs)
-
     def calling(self, **changes: Any) -> Subject:
         """Return a copy with fields of `function` replaced, as in `calling(operator=compiled)`."""
         return replace(self, function=replace(self.function, **changes))
@@ -374,7 +359,8 @@ class Subject:
         """
         inputs = self.context.realize(self.sample, "@elsewhere")
         pairs = zip(self.leaves, inputs.leaves, strict=True)
-        return self.at(replace(inputs, leaves=tuple(_elsewhere(leaf, drawn) for leaf, drawn in pairs)))
+        leaves = tuple(_elsewhere(leaf, drawn) for leaf, drawn in pairs)
+        return self.context.at(self.sample, replace(inputs, leaves=leaves))
 
     @property
     def case(self) -> Case:
@@ -420,11 +406,9 @@ class Subject:
         return outputs
 
     @property
+    @once
     def output_info(self) -> OutputInfo:
         """The properties of the outputs with grad mode enabled. Computed once per group of checks."""
-        return self.memo.once("outputs", self._output_info)
-
-    def _output_info(self) -> OutputInfo:
         with torch.enable_grad():
             result, outputs = self.result, self.outputs
         smooth = differentiable(outputs)
@@ -442,12 +426,7 @@ class Subject:
         dtypes: list[torch.dtype] = [self.context.dtype, *(tensor.dtype for tensor in (*self.leaves, *outputs))]
         return max(dtypes, key=rounding_unit)
 
-    @property
-    def differentiable_outputs(self) -> tuple[Tensor, ...]:
-        """The outputs under test that require grad."""
-        return with_gradient(self.outputs)
-
-    @property
+    @cached_property
     def numbers(self) -> Numbers | None:
         """The step and the tolerances for derivatives; None if a leaf or output is too coarse for differences."""
         return self.context.numbers_in(self.output_info.dtype)
@@ -483,15 +462,13 @@ class Subject:
         return tuple(argument_label(slot.path, self.context.parameters) for slot in self.inputs.slots)
 
     @property
+    @once
     def fits_in_place(self) -> bool:
         """Whether the first argument can hold the result of an in-place call.
 
         It can if the spec's operator itself is in-place, or if the result has the dtype of the first argument and
         either the same shape or, as for `squeeze_`, all of its elements as a view.
         """
-        return self.memo.once("in place", self._fits_in_place)
-
-    def _fits_in_place(self) -> bool:
         if self.case.operator.spec.inplace:
             return True
         args, kwargs = self.inputs.fill([own(leaf.detach()) for leaf in self.leaves])

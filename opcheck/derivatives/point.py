@@ -412,9 +412,7 @@ class Point:
 
     def by_jacobian(self, mode: Mode, directions: Tensor) -> Tensor:
         """Return V J, U J^T or the product of one vector: from the Jacobian if it is whole, else by ordinary calls."""
-        if (
-            self.projections is None and self.directions.extent == "full"
-        ):  # first, since it needs no search for axes
+        if self.projections is None and self.directions.extent == "full":  # first, since it needs no search for axes
             jacobian = self.analytical(mode).jacobian
             return directions @ (jacobian if mode == "reverse" else jacobian.T)
         return self.product(mode, directions) if directions.dim() == 1 else self.products(mode, directions)

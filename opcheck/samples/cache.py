@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -41,6 +42,27 @@ class Memo:
             torch.set_grad_enabled(False)
         result: T = made
         return result
+
+
+class HasMemo(Protocol):
+    """An object with results that are computed once."""
+
+    @property
+    def memo(self) -> Memo:
+        """The cache of its results."""
+
+
+Owner = TypeVar("Owner", bound=HasMemo)
+
+
+def once(function: Callable[[Owner], T]) -> Callable[[Owner], T]:
+    """Make a function of an object compute its result once: it is cached in the `memo` of the object."""
+
+    @wraps(function)
+    def kept(owner: Owner) -> T:
+        return owner.memo.once(function.__qualname__, lambda: function(owner))
+
+    return kept
 
 
 class Cache:

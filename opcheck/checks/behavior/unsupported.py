@@ -16,6 +16,7 @@ from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, remedy, untested
 from opcheck.derivatives import tried
 from opcheck.planning.kinds import check_kinds
+from opcheck.samples.results import with_gradient
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Supports
 
@@ -106,7 +107,7 @@ def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
             return "silent", inapplicable("no argument is left out of supports.backward here")
         tested = others
     # An exception in one of these conditions is reported by the check below.
-    if feature == "backward" and tried(lambda: tested.differentiable_outputs) == ():
+    if feature == "backward" and tried(lambda: with_gradient(tested.outputs)) == ():
         return "refused", HOLDS
     if feature == "forward_ad" and subject.supports.backward is False and tried(lambda: has_tangents(tested)) is False:
         return "refused", HOLDS
@@ -153,4 +154,6 @@ def _of_others(subject: Subject) -> Subject:
     """Return the operator as a function of the arguments that supports.backward leaves out."""
     claim = subject.supports.backward
     chosen = subject.context.among(claim if isinstance(claim, tuple) else ())
-    return subject.at(subject.context.realize(subject.sample, wrt=lambda path: not chosen(path)))
+    return subject.context.at(
+        subject.sample, subject.context.realize(subject.sample, wrt=lambda path: not chosen(path))
+    )

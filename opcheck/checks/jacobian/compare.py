@@ -36,6 +36,7 @@ from opcheck.derivatives.gradients import attributes, memory_of_cotangents
 from opcheck.derivatives.sparse import are_movable
 from opcheck.derivatives.tolerances import too_coarse_in
 from opcheck.samples.resolve import Unresolved
+from opcheck.samples.results import with_gradient
 from opcheck.strides import MEMORIES
 
 REMEDY = 'if the gradient is meant to differ from the derivative, write surrogate = "..." with a function that has it'
@@ -61,7 +62,7 @@ def compared(subject: Subject) -> Verdict:
     if derivative_named(check) is not None:
         if check not in OF_SPARSE and not is_strided(subject):
             return inapplicable("derivatives of higher order are taken of dense inputs only")
-        if check == "fwd_over_fwd" and functions_of(subject.differentiable_outputs):
+        if check == "fwd_over_fwd" and functions_of(with_gradient(subject.outputs)):
             return out_of_reach(NO_DOUBLE_JVP)
         if subject.numbers is None:
             return inapplicable(too_coarse_in(outputs.dtype))

@@ -284,7 +284,11 @@ def _mixed(subject: Subject) -> Subject | None:
     first, *others = subject.leaves
     wider = [*map(widened, others)]
     inputs = replace(subject.inputs.changed(widened), leaves=(first, *wider))
-    return subject.at(inputs) if any(one is not other for one, other in zip(wider, others, strict=True)) else None
+    return (
+        subject.context.at(subject.sample, inputs)
+        if any(one is not other for one, other in zip(wider, others, strict=True))
+        else None
+    )
 
 
 def _beside_float32(subject: Subject, exact: Exact) -> Verdict | Answer:
