@@ -84,7 +84,7 @@ def shipped(settings: Settings) -> Iterator[tuple[str, list[str], Asked]]:
         for sample in context.case.samples:
             subject = context.subject(sample)
             if subject.leaves and all(leaf.layout is torch.strided for leaf in subject.leaves):
-                asked = Asked(subject.function, subject.leaves, subject.numbers_or_default, context.coverage)
+                asked = Asked(subject.function, subject.leaves, subject.numbers, context.coverage)
                 yield dtype, [check for check in CHECKS if check in checks], asked
 
 

@@ -133,7 +133,7 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
         assert place is not None, check
         steps, mode = place
         along = point.derived(*steps).along_one
-        comparison = tried(partial(Comparison.of, along, mode, numbers))
+        comparison = tried(partial(Comparison, along, mode, numbers))
         if isinstance(comparison, Exception):
             return _refused("forward mode" if mode == "forward" else "backward", comparison)
         if not comparison.holds_closely:

@@ -214,7 +214,7 @@ def _jacobian(subject: Subject, worst: dict[str, Any] | None) -> str:
         if worst:
             index = ", ".join(map(str, worst[f"{at}_index"])) or "()"
             lines.append(f"{what}[{worst[at]}][{index}] = {'1j' if worst[f'{at}_part'] == 'imag' else '1'}")
-    numbers = subject.numbers_or_default
+    numbers = subject.numbers
     off = abs(worst["numerical"] - worst["analytical"]) / 2 if worst else numbers.atol
     atol = min(numbers.atol, off) if off == off else numbers.atol
     lines += [code.format(eps=numbers.eps, function=function).rstrip() for code in (ALONG, BY_MODE[mode])]

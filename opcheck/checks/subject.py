@@ -17,6 +17,7 @@ from opcheck.derivatives import Coverage, Numbers, TooLarge, default_numbers
 from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.rounding import rounding_unit
+from opcheck.derivatives.tolerances import too_coarse_in
 from opcheck.devices.device import CPU, Device
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
@@ -426,15 +427,16 @@ class Subject:
         dtypes: list[torch.dtype] = [self.context.dtype, *(tensor.dtype for tensor in (*self.leaves, *outputs))]
         return max(dtypes, key=rounding_unit)
 
-    @cached_property
-    def numbers(self) -> Numbers | None:
-        """The step and the tolerances for derivatives; None if a leaf or output is too coarse for differences."""
-        return self.context.numbers_in(self.output_info.dtype)
-
     @property
-    def numbers_or_default(self) -> Numbers:
-        """The step and the tolerances for derivatives; those for the dtype of the case if `numbers` is None."""
-        numbers = self.numbers or self.context.numbers
+    def too_coarse(self) -> str:
+        """Why finite differences mean nothing at the sample: a leaf or output is too coarse. Empty if they do."""
+        dtype = self.output_info.dtype
+        return "" if self.context.numbers_in(dtype) else too_coarse_in(dtype)
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The step and the tolerances for derivatives. They are those of the case's dtype if outputs are too coarse."""
+        numbers = self.context.numbers_in(self.output_info.dtype) or self.context.numbers
         assert numbers is not None
         return numbers
 

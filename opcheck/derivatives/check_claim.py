@@ -89,7 +89,7 @@ def check_claim(
         derivative = point.derived(*steps)
         is_dense = all(leaf.layout is torch.strided for leaf in point.leaves)
         if name in FURTHER and name not in whole and is_dense:
-            one = Comparison.of(derivative.along_one, mode, numbers)
+            one = Comparison(derivative.along_one, mode, numbers)
             if one.holds_closely:
                 return None
             if expected and one.is_far_off:  # ordinary calls: no confirmation is needed

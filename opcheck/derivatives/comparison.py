@@ -7,7 +7,7 @@ has the rule when a difference makes an entry wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 
 import torch
@@ -17,8 +17,7 @@ from opcheck.derivatives.autodiff import Mode
 from opcheck.derivatives.coordinates import largest_difference, modulus, same
 from opcheck.derivatives.cotangents import directions
 from opcheck.derivatives.differences import Differences
-from opcheck.derivatives.directions import Directions
-from opcheck.derivatives.point import Analytical, Point
+from opcheck.derivatives.point import Point
 from opcheck.derivatives.refusals import tried
 from opcheck.derivatives.tolerances import BY_PRECISION, Numbers
 from opcheck.derivatives.uncertainty import (
@@ -52,25 +51,20 @@ CLOSE = 0.01
 closely than a single entry."""
 
 
-@dataclass(frozen=True)
 class Comparison:
-    """A Jacobian by a mode and the numerical one, along the directions of the point."""
+    """A Jacobian by a mode and the numerical one, along the directions of a point.
 
-    point: Point
-    mode: Mode
-    numbers: Numbers
-    directions: Directions
-    """The directions of both Jacobians."""
-    derivative: Analytical
-    """The products with the directions by automatic differentiation."""
-    slopes: Differences
-    """The products with the directions by finite differences."""
+    Both are computed when it is made. Passes on the exceptions of the function and its derivatives.
+    """
 
-    @classmethod
-    def of(cls, point: Point, mode: Mode, numbers: Numbers) -> Comparison:
-        """Compute both Jacobians. Passes on the exceptions of the function and its derivatives."""
-        derivative = point.analytical(mode)
-        return cls(point, mode, numbers, point.directions, derivative, point.numerical(numbers.eps))
+    def __init__(self, point: Point, mode: Mode, numbers: Numbers) -> None:
+        self.point, self.mode, self.numbers = point, mode, numbers
+        self.derivative = point.analytical(mode)
+        """The products with the directions by automatic differentiation."""
+        self.directions = point.directions
+        """The directions of both Jacobians."""
+        self.slopes = point.numerical(numbers.eps)
+        """The products with the directions by finite differences."""
 
     @cached_property
     def analytical(self) -> Tensor:
@@ -249,7 +243,7 @@ class Comparison:
     def _off_at(self, coordinates: Tensor, step: float) -> Tensor:
         """Return `difference` at another point and step. This comparison must be along one random direction."""
         point, numbers = self.point.moved_to(coordinates).along_one, replace(self.numbers, eps=step)
-        return Comparison.of(point, self.mode, numbers).difference
+        return Comparison(point, self.mode, numbers).difference
 
     @property
     def has_kink(self) -> bool:

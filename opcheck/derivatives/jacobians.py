@@ -23,7 +23,7 @@ def compare(point: Point, mode: Mode, numbers: Numbers, *, expected: bool = Fals
 
     expected: whether a disagreement is expected, so that confirming its worst entry is enough.
     """
-    both = Comparison.of(point, mode, numbers)
+    both = Comparison(point, mode, numbers)
     if both.agrees:
         return None
     if expected and point.directions.extent == "full":
@@ -67,7 +67,7 @@ def _worst_confirmed(comparison: Comparison) -> Disagreement | None:
 
 def digits_lost(point: Point, mode: Mode, numbers: Numbers) -> Disagreement | None:
     """Return that a Jacobian within the tolerance has lost digits; None if not, or if differences are inconclusive."""
-    comparison = Comparison.of(point, mode, numbers)
+    comparison = Comparison(point, mode, numbers)
     if comparison.has_all_digits:
         return None
     without = comparison.without_digits()

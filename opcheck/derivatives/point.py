@@ -251,10 +251,8 @@ class Point:
     @cached_property
     def along_one(self) -> Point:
         """The same point with one random direction on each side, which takes a few ordinary calls."""
-        other = copy(self)
-        other.turn_to(Random(self.size, 1))
-        other.can_batch, other._is_first_look = False, True
-        self._graph = None  # `other` has it, and a graph is used only once
+        other = self._in_a_loop(Random(self.size, 1))
+        other._is_first_look = True
         return other
 
     def moved_to(self, coordinates: Tensor) -> Point:
@@ -292,10 +290,16 @@ class Point:
         if not any(one.batched for one in results):
             return self
         if self._looped is None:
-            self._looped = copy(self)
-            self._looped.turn_to(self.directions)
-            self._looped.can_batch, self._graph = False, None  # the graph is used only once
+            self._looped = self._in_a_loop(self.directions)
         return self._looped
+
+    def _in_a_loop(self, directions: Directions) -> Point:
+        """Return the same point with other directions, and with ordinary calls instead of batches."""
+        other = copy(self)
+        other.turn_to(directions)
+        other.can_batch = False
+        self._graph = None  # `other` has it, and a graph is used only once
+        return other
 
     @property
     def _in_batches(self) -> bool:

@@ -15,7 +15,7 @@ MODES = pytest.mark.parametrize("mode", ["reverse", "forward"])
 def is_settled(function, mode, *leaves):
     point = Point(Primal(lambda *own: (function(*own),), (0,)), tuple(leaf.requires_grad_() for leaf in leaves))
     try:
-        comparison = Comparison.of(point.along_one, mode, DOUBLE)
+        comparison = Comparison(point.along_one, mode, DOUBLE)
     except torch.linalg.LinAlgError:  # its backward refuses the point
         return False
     return not comparison.holds_closely and comparison.is_settled

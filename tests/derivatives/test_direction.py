@@ -23,7 +23,7 @@ def evidence(function, *leaves):
 
 
 def along_one(point, mode, numbers):
-    return Comparison.of(point.along_one, mode, numbers)
+    return Comparison(point.along_one, mode, numbers)
 
 
 @BOTH

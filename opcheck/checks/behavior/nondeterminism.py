@@ -27,7 +27,7 @@ def judge(subject: Subject) -> Verdict:
     verdict = compared(subject)
     if verdict.untested or verdict.state == "error" or (verdict.passed and not subject.supports.second_order):
         return verdict
-    most = subject.numbers_or_default.nondeterminism
+    most = subject.numbers.nondeterminism
     if not verdict.passed:
         hints = filter(None, (DRAWS if _draws(subject) else "", verdict.detail))
         return replace(verdict, detail="\n".join(hints), code=asserted(REPEATED, f", rtol=0, atol={most:g}"))

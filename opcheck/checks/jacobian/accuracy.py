@@ -16,7 +16,6 @@ from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, blocked, fails, ina
 from opcheck.derivatives import tried
 from opcheck.derivatives.check_claim import lost_digits
 from opcheck.derivatives.sparse import are_movable
-from opcheck.derivatives.tolerances import too_coarse_in
 
 DERIVATIVES = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 """The checks whose Jacobians are tested, if the spec claims them."""
@@ -45,8 +44,8 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
     """Return the verdict on a sample. Derivatives may be off by `rtol` times their largest entry."""
     if not are_movable(subject.leaves):
         return inapplicable("the digits of derivatives are known for strided and sparse inputs only")
-    if subject.numbers is None:
-        return inapplicable(too_coarse_in(subject.output_info.dtype))
+    if subject.too_coarse:
+        return inapplicable(subject.too_coarse)
     if not subject.output_info.requires_grad:
         return NO_GRAPH
     if not subject.output_info.differentiable:

@@ -34,7 +34,6 @@ from opcheck.derivatives.check_claim import check_claim, derivative_named, exten
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.gradients import attributes, memory_of_cotangents
 from opcheck.derivatives.sparse import are_movable
-from opcheck.derivatives.tolerances import too_coarse_in
 from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import with_gradient
 from opcheck.strides import MEMORIES
@@ -64,8 +63,8 @@ def compared(subject: Subject) -> Verdict:
             return inapplicable("derivatives of higher order are taken of dense inputs only")
         if check == "fwd_over_fwd" and functions_of(with_gradient(subject.outputs)):
             return out_of_reach(NO_DOUBLE_JVP)
-        if subject.numbers is None:
-            return inapplicable(too_coarse_in(outputs.dtype))
+        if subject.too_coarse:
+            return inapplicable(subject.too_coarse)
     if not outputs.has_derivative:
         return untested("no output is of a floating or complex dtype")
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
@@ -93,7 +92,7 @@ def disagreement_on(subject: Subject, check: str, reference: Function | None = N
 
     reference: the differentiable reference, see `check_claim`.
     """
-    context, point, numbers = subject.context, subject.point, subject.numbers_or_default
+    context, point, numbers = subject.context, subject.point, subject.numbers
     spec, overrides = subject.case.operator.spec, context.overrides
     generated = spec.gradcheck.gen_non_contig_grad_outputs
     claims: dict[str, Any] = {
@@ -144,9 +143,9 @@ def too_wide_tolerances(subject: Subject) -> Verdict | None:
     The error names where the tolerances were set: on the command line, or in the spec.
     """
     context = subject.context
-    if not (context.wide and lets_wrong_sign_pass(subject.check, subject.point, subject.numbers_or_default)):
+    if not (context.wide and lets_wrong_sign_pass(subject.check, subject.point, subject.numbers)):
         return None
-    operator, numbers = context.case.operator, subject.numbers_or_default
+    operator, numbers = context.case.operator, subject.numbers
     own = ("tolerance",) if "tolerance" in operator.spec.model_fields_set else ("name",)
     place = operator.problem(own, f"atol = {numbers.atol:g} and rtol = {numbers.rtol:g}")
     text = str(place) if not WIDTHS_OF_DERIVATIVES & set(context.overrides) else place.what
@@ -177,7 +176,7 @@ def _verdict_on(subject: Subject, disagreement: Disagreement) -> Verdict:
         return replace(refused(kind, title), cause=cause, code=code)
     if disagreement.mismatch is None:
         return replace(fails(title, rest, code=code, **_jacobians(disagreement)), cause=cause)
-    numbers = subject.numbers_or_default
+    numbers = subject.numbers
     least = "error of finite differences" if disagreement.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
     random = next((finding.text for finding in disagreement.findings if finding.kind == "random"), "")
