@@ -196,7 +196,7 @@ BESIDES = {
     "dtypes": ("too_large",),
     "gradients": ("guards",),
     "looks": ("derived",),
-    "point": ("guards", "fallbacks", "request"),
+    "point": ("guards", "fallbacks", "coverage"),
     "process_state": ("runner",),
     "session": ("runner",),
     "worker": ("watchdog",),

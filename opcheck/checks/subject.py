@@ -338,8 +338,9 @@ class Subject:
     """
 
     def calling(self, **changes: Any) -> Subject:
-        """Return a copy with fields of `function` replaced, as in `calling(operator=compiled)`."""
-        return replace(self, function=replace(self.function, **changes))
+        """Return the subject with fields of `function` replaced, as in `calling(operator=compiled)`."""
+        function = replace(self.function, **changes)
+        return self if function == self.function else replace(self, function=function, memo=Memo())
 
     @property
     def bare(self) -> Subject:
@@ -351,7 +352,7 @@ class Subject:
         if outputs.apply not in NUMBERS_OF:
             return self
         own = outputs.model_copy(update={"apply": None})
-        return replace(self.calling(outputs=own), memo=Memo())
+        return self.calling(outputs=own)
 
     def elsewhere(self) -> Subject:
         """Return the operator at another point of the same sample: the same recipes with other random numbers.
@@ -443,12 +444,12 @@ class Subject:
     @property
     def point(self) -> Point:
         """The evidence about derivatives at the sample: outputs, Jacobians and differences, computed on demand."""
-        masked, coverage = self.function.masked, self.context.coverage
+        coverage = self.context.coverage
         return self.memo.once(
-            ("point", masked, coverage),
+            ("point", coverage),
             lambda: Point.of(
-                self.function, self.leaves, coverage=coverage, cotangents=self.inputs.grad_outputs, masked=masked,
-                output_names=self.output_info.names, leaf_names=self.leaf_names,
+                self.function, self.leaves, coverage=coverage, cotangents=self.inputs.grad_outputs,
+                output_names=self.output_info.names, leaf_names=self.leaf_names, masked=self.function.masked,
             ),
         )  # fmt: skip
 
