@@ -43,7 +43,6 @@ NOT_LINEAR: dict[Mode, str] = {
 
 def explain(entries: Comparison) -> Disagreement | None:
     """Return the disagreement with its wrong entries, or with the inputs at a kink; None if no entry is wrong."""
-    directions = entries.point.directions
     if dtype := entries.coarse_dtype:
         return Disagreement(OF_COARSE.format(dtype, entries.numbers.eps), "coarse")
     if entries.is_too_coarse:
@@ -57,9 +56,9 @@ def explain(entries: Comparison) -> Disagreement | None:
         return beyond
     if bool(entries.kinky.any()) and not bool((entries.wrong & ~entries.at_kink).any()):
         return _at_kink(entries)
-    if isinstance(directions, Colors):
-        return _of_slices(entries, directions)
-    return _of_products(entries) if directions.sums else _of_whole(entries)
+    if isinstance(entries.directions, Colors):
+        return _of_slices(entries, entries.directions)
+    return _of_products(entries) if entries.directions.sums else _of_whole(entries)
 
 
 def _undefined(entries: Comparison) -> Disagreement | None:

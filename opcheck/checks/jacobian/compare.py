@@ -92,22 +92,19 @@ def disagreement_on(subject: Subject, check: str, reference: Function | None = N
 
     reference: the differentiable reference, see `check_claim`.
     """
-    context, point, numbers = subject.context, subject.point, subject.numbers
-    spec, overrides = subject.case.operator.spec, context.overrides
-    generated = spec.gradcheck.gen_non_contig_grad_outputs
-    claims: dict[str, Any] = {
-        "forward_ad": subject.supports.forward_ad,
-        "undefined_grad": subject.supports.undefined_grad,
-        "non_contiguous": (False, True) if generated == "both" else (generated,),
-    }
-    fast_mode = bool(overrides.get("fast_mode", spec.gradcheck.fast_mode))
+    context, spec, overrides = subject.context, subject.case.operator.spec, subject.context.overrides
+    point, numbers, supports, settings = subject.point, subject.numbers, subject.supports, spec.gradcheck
+    generated = settings.gen_non_contig_grad_outputs
+    non_contiguous = (False, True) if generated == "both" else (generated,)
+    fast_mode = bool(overrides.get("fast_mode", settings.fast_mode))
     movable = are_movable(subject.leaves)
     if context.by_torch or fast_mode or not movable:
-        raises = bool(overrides.get("raise_exception", spec.gradcheck.raise_exception))
         try:
             disagreement = by_torch.check_claim(
                 check, subject.function, subject.leaves, numbers, grad_outputs=subject.inputs.grad_outputs,
-                masked=subject.function.masked, fast_mode=fast_mode, raise_exception=raises, **claims,
+                masked=subject.function.masked, fast_mode=fast_mode,
+                raise_exception=bool(overrides.get("raise_exception", settings.raise_exception)),
+                forward_ad=supports.forward_ad, undefined_grad=supports.undefined_grad, non_contiguous=non_contiguous,
             )  # fmt: skip
         except by_torch.CannotAsk:
             if context.by_torch or not movable:
@@ -116,8 +113,9 @@ def disagreement_on(subject: Subject, check: str, reference: Function | None = N
             left_out = None if context.by_torch else LEFT_OUT_BY_TORCH.get(check)
             return disagreement or (left_out(point) if left_out else None)
     return check_claim(
-        check, point, numbers, expected=subject.expected, whole=spec.orders, reference=reference, **claims
-    )
+        check, point, numbers, expected=subject.expected, forward_ad=supports.forward_ad,
+        undefined_grad=supports.undefined_grad, non_contiguous=non_contiguous, whole=spec.orders, reference=reference,
+    )  # fmt: skip
 
 
 LEFT_OUT_BY_TORCH = {"backward": memory_of_cotangents, "grad_dtypes": attributes}
