@@ -189,10 +189,14 @@ class Context:
 
         The dtype may differ from that of the case, if the operator has inputs or outputs of another one.
         """
-        changes = self.case.claims.tolerance(self.case.check, self.case.dtype).numbers()
-        changes |= {key: value for key, value in self.overrides.items() if key in Tolerance.model_fields}
-        base = default_numbers(dtype, changes.get("eps"))
-        return replace(base, **changes) if base and changes else base
+        base = default_numbers(dtype, self._own_numbers.get("eps"))
+        return replace(base, **self._own_numbers) if base and self._own_numbers else base
+
+    @cached_property
+    def _own_numbers(self) -> dict[str, float]:
+        """The step and the tolerances that the spec or the command line sets, by name."""
+        own = self.case.claims.tolerance(self.case.check, self.case.dtype).numbers()
+        return own | {key: value for key, value in self.overrides.items() if key in Tolerance.model_fields}
 
     @cached_property
     def wide(self) -> dict[str, float]:
