@@ -10,7 +10,6 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -31,6 +30,7 @@ SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr
 ALL_OFF: dict[str, Any] = dict.fromkeys(("check_undefined_grad", "check_grad_dtypes", "check_batched_grad"), False)
 ALL_OFF["nondet_tol"] = math.inf
 WITHOUT_JACOBIAN: dict[str, Any] = {"atol": 1e300, "fast_mode": True}
+SECOND_ORDER = ("rev_over_rev", "fwd_over_rev")
 FORWARD: dict[str, Any] = {"check_forward_ad": True, "check_backward_ad": False}
 
 MESSAGES = {
@@ -50,29 +50,27 @@ class CannotAsk(Exception):
     """torch's functions cannot test a claim. The message gives the reason."""
 
 
-@dataclass(frozen=True)
-class Question:
-    """How torch's functions are called to test a claim."""
-
-    parameters: dict[str, Any] = field(default_factory=dict)
-    claim: str = ""
-    """The key in MESSAGES of the failure that contradicts the claim; empty: any failure does."""
-    second_order: bool = False
-
-
-QUESTIONS = {
-    "backward": Question(),
-    "forward_ad": Question(FORWARD),
-    "batched_grad": Question({**WITHOUT_JACOBIAN, "check_batched_grad": True}, "batching"),
-    "batched_forward_grad": Question({**WITHOUT_JACOBIAN, **FORWARD, "check_batched_forward_grad": True}, "batching"),
-    "undefined_grad": Question({**WITHOUT_JACOBIAN, "check_undefined_grad": True}, "undefined_grad"),
-    "grad_dtypes": Question({**WITHOUT_JACOBIAN, "check_grad_dtypes": True}, "grad_dtypes"),
-    "nondeterminism": Question(WITHOUT_JACOBIAN, "nondeterminism"),
-    "rev_over_rev": Question({"check_rev_over_rev": True}, second_order=True),
-    "fwd_over_rev": Question({"check_rev_over_rev": False, "check_fwd_over_rev": True}, second_order=True),
-    "masked": Question(),
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "backward": {},
+    "forward_ad": FORWARD,
+    "batched_grad": {**WITHOUT_JACOBIAN, "check_batched_grad": True},
+    "batched_forward_grad": {**WITHOUT_JACOBIAN, **FORWARD, "check_batched_forward_grad": True},
+    "undefined_grad": {**WITHOUT_JACOBIAN, "check_undefined_grad": True},
+    "grad_dtypes": {**WITHOUT_JACOBIAN, "check_grad_dtypes": True},
+    "nondeterminism": WITHOUT_JACOBIAN,
+    "rev_over_rev": {"check_rev_over_rev": True},
+    "fwd_over_rev": {"check_rev_over_rev": False, "check_fwd_over_rev": True},
+    "masked": {},
 }
-"""How torch's functions test each claim, by the name of its check."""
+"""The parameters with which torch's functions test each claim, by the name of its check."""
+ABOUT = {
+    "batched_grad": "batching",
+    "batched_forward_grad": "batching",
+    "undefined_grad": "undefined_grad",
+    "grad_dtypes": "grad_dtypes",
+    "nondeterminism": "nondeterminism",
+}
+"""The key in MESSAGES of the failure that contradicts a claim. Any failure contradicts claims that are not listed."""
 
 
 def check_claim(
@@ -91,10 +89,10 @@ def check_claim(
 
     Raises CannotAsk if torch's functions cannot test the claim; passes on the exceptions of the function.
     """
-    question = QUESTIONS.get(name)
-    if question is None:
+    if name not in QUESTIONS:
         raise CannotAsk(f"torch's gradcheck and gradgradcheck do not test {name}")
-    if getattr(function, "surrogate", None) is not None and not question.claim:
+    claim = ABOUT.get(name, "")
+    if getattr(function, "surrogate", None) is not None and not claim:
         raise CannotAsk("torch's gradcheck compares with differences of the operator itself, not of its surrogate")
     parameters: dict[str, Any] = {
         "eps": numbers.eps,
@@ -103,9 +101,9 @@ def check_claim(
         "masked": masked,
         "fast_mode": fast_mode,
         # Only the message of an exception shows which claim failed.
-        "raise_exception": raise_exception or bool(question.claim),
+        "raise_exception": raise_exception or bool(claim),
         **ALL_OFF,
-        **question.parameters,
+        **QUESTIONS[name],
     }
     if name == "nondeterminism":
         parameters["nondet_tol"] = numbers.nondeterminism
@@ -113,15 +111,15 @@ def check_claim(
         parameters["check_forward_ad"] = forward_ad
     if name == "rev_over_rev":
         parameters["check_undefined_grad"] = undefined_grad
-    if not question.second_order:
-        return _put(partial(gradcheck, function, leaves, **parameters), question.claim)
+    if name not in SECOND_ORDER:
+        return _put(partial(gradcheck, function, leaves, **parameters), claim)
     if any(leaf.layout in SPARSE for leaf in leaves):
         raise CannotAsk("torch's gradgradcheck does not take gradients of a sparse layout")
     check = partial(gradgradcheck, function, leaves, grad_outputs=grad_outputs, **parameters)
     if grad_outputs is not None:
-        return _put(check, question.claim)
+        return _put(check, claim)
     for gaps in non_contiguous:
-        disagreement = _put(partial(check, gen_non_contig_grad_outputs=gaps), question.claim)
+        disagreement = _put(partial(check, gen_non_contig_grad_outputs=gaps), claim)
         if disagreement or name != "rev_over_rev":
             return disagreement
     return None

@@ -91,7 +91,7 @@ def is_batched_by_torch(point: Point, check: str) -> bool:
     """
     try:
         with aside(point.leaves):
-            return gradcheck(point.function, point.leaves, **ALL_OFF | QUESTIONS[check].parameters)
+            return gradcheck(point.function, point.leaves, **ALL_OFF | QUESTIONS[check])
     except GradcheckError:
         return False
 
