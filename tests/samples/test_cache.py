@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from opcheck.samples.cache import Cache
+from opcheck.samples.cache import Cache, Memo, once
 from opcheck.samples.inputs import Inputs
 from opcheck.samples.layouts import components
 
@@ -153,3 +153,23 @@ class TestOnce:
             with pytest.raises(ValueError, match="not today"):
                 cache.memo(("group",)).once("a", fail)
         assert cache.memo(("group",)).once("a", lambda: 1) == 1
+
+    def test_what_a_function_makes_of_an_object_is_made_once_for_its_memo(self) -> None:
+        class Owner:
+            def __init__(self, memo: Memo) -> None:
+                self.memo = memo
+
+            @property
+            @once
+            def answer(self) -> object:
+                return object()
+
+            @property
+            @once
+            def other(self) -> object:
+                return object()
+
+        memo = Memo()
+        assert Owner(memo).answer is Owner(memo).answer
+        assert Owner(memo).answer is not Owner(memo).other
+        assert Owner(memo).answer is not Owner(Memo()).answer
