@@ -154,6 +154,5 @@ def _of_others(subject: Subject) -> Subject:
     """Return the operator as a function of the arguments that supports.backward leaves out."""
     claim = subject.supports.backward
     chosen = subject.context.among(claim if isinstance(claim, tuple) else ())
-    return subject.context.at(
-        subject.sample, subject.context.realize(subject.sample, wrt=lambda path: not chosen(path))
-    )
+    inputs = subject.context.realize(subject.sample, wrt=lambda path: not chosen(path))
+    return subject.context.at(subject.sample, inputs)

@@ -284,11 +284,9 @@ def _mixed(subject: Subject) -> Subject | None:
     first, *others = subject.leaves
     wider = [*map(widened, others)]
     inputs = replace(subject.inputs.changed(widened), leaves=(first, *wider))
-    return (
-        subject.context.at(subject.sample, inputs)
-        if any(one is not other for one, other in zip(wider, others, strict=True))
-        else None
-    )
+    if all(one is other for one, other in zip(wider, others, strict=True)):
+        return None
+    return subject.context.at(subject.sample, inputs)
 
 
 def _beside_float32(subject: Subject, exact: Exact) -> Verdict | Answer:
