@@ -44,7 +44,7 @@ class TestedFunction:
 
     def __call__(self, *leaves: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs to test, for leaves with the shapes and dtypes of the sample."""
-        return self.tested(self.result(*leaves))
+        return self.tested(self.called(*self.inputs.fill(leaves or None)))
 
     def tested(self, result: Any) -> tuple[Tensor, ...]:
         """Return the outputs to test from a result of the operator. Raises Untestable if there are none."""
