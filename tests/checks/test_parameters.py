@@ -123,6 +123,40 @@ def test_all_else_is_not(requests):
     assert requests(engine="batched", checks=(*JACOBIANS, *BESIDE)) == []
 
 
+def test_what_torch_leaves_out_in_fast_mode_is_tested_all_the_same(outcomes):
+    text = """[[operator]]
+name = "operators.faulty.wrong_for_noncontiguous_cotangents"
+gradcheck = { fast_mode = true }
+samples = [{ args = [{ shape = [2, 3] }] }]
+"""
+    wrong, right = outcomes(text, checks=("backward", "nondeterminism"), dtypes=("float64",)).values()
+    assert (wrong.outcome, right.outcome) == ("failed", "passed")
+    assert "depends on the memory of the cotangent" in wrong.message
+
+
+@pytest.mark.parametrize(
+    ("name", "sample", "keys", "dtype", "outcome"),
+    [
+        ("operators.right.square", ONE, "gradcheck = { fast_mode = true }", "float64", "passed"),
+        (
+            "torch.Tensor.to_dense", 'args = [{ shape = [3, 3], layout = "mkldnn" }]', 'dtypes = ["float32"]',
+            "float32", "skipped",
+        ),
+    ],
+    ids=["fast mode", "mkldnn"],
+)  # fmt: skip
+def test_where_torch_cannot_be_asked_own_evidence_decides_if_there_is_any(
+    outcomes, monkeypatch, name, sample, keys, dtype, outcome
+):
+    def refuse(*_, **__):
+        raise by_torch.CannotAsk("it cannot")
+
+    monkeypatch.setattr(by_torch, "check_claim", refuse)
+    text = f'[[operator]]\nname = "{name}"\n{keys}\nsamples = [{{ {sample} }}]\n'
+    (found,) = outcomes(text, checks=("backward",), dtypes=(dtype,)).values()
+    assert found.outcome == outcome
+
+
 @pytest.mark.parametrize("key", ["masked", "check_sparse_nnz"])
 @pytest.mark.parametrize("value", [True, False])
 def test_masked_and_its_deprecated_alias_set_the_semantics(requests, key, value):
