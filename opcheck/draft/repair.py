@@ -100,7 +100,7 @@ class Hints:
 
     def __init__(self, said: str, source: str) -> None:
         self.said, self.both, wanted = said, f"{said} {source}", ACTUAL.sub("", said)
-        self.shapes = [(int(count),) for count in ELEMENTS.findall(said)]
+        self.shapes: list[Shape] = [(int(count),) for count in ELEMENTS.findall(said)]
         self.shapes += [shape for text in (wanted, source, said) for shape in shapes_in(text, LARGEST)]
         self.ranks = [int(number) for match in RANKS.findall(f"{wanted} {source}") for number in match if number]
         self.numbers = [number for number in dict.fromkeys(map(abs, _numbers_in(self.both))) if number]
