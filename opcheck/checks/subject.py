@@ -343,8 +343,9 @@ class Subject:
 
     def calling(self, **changes: Any) -> Subject:
         """Return the subject with fields of `function` replaced, as in `calling(operator=compiled)`."""
-        function = replace(self.function, **changes)
-        return self if function == self.function else replace(self, function=function, memo=Memo())
+        if all(getattr(self.function, name) is value for name, value in changes.items()):
+            return self
+        return replace(self, function=replace(self.function, **changes), memo=Memo())
 
     @property
     def bare(self) -> Subject:
