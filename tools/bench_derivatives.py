@@ -80,7 +80,7 @@ def shipped(settings: Settings) -> Iterator[tuple[str, list[str], Asked]]:
         if case.variant.kind == "function" and not case.expectations:
             cases[case.subject, case.dtype][case.check] = case
     for (_, dtype), checks in cases.items():
-        context = Context(next(iter(checks.values())), settings, (), CPU)
+        context = Context(next(iter(checks.values())), settings, CPU)
         for sample in context.case.samples:
             subject = context.subject(sample)
             if subject.leaves and all(leaf.layout is torch.strided for leaf in subject.leaves):

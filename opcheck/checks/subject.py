@@ -48,11 +48,10 @@ def no_note(line: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """A case to check, with its settings, samples and device."""
+    """A case to check, with its settings and device."""
 
     case: Case
     settings: Settings
-    samples: tuple[Sample, ...]
     device: Device
     """The device of the tensors: `device.string` is torch's device string."""
     overrides: dict[str, Any] = field(default_factory=dict)
@@ -67,6 +66,11 @@ class Context:
     """The function that records the current step, to report it if the process dies."""
     callables: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """Operators passed in from Python, by path. These paths are not imported."""
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples of the case."""
+        return self.case.samples
 
     @property
     def group(self) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from opcheck.checks.subject import Context
 from opcheck.mutation.call import Call, signature_of
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import is_about, samples_to_run
+from opcheck.planning.expectations import is_about
 from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
 from opcheck.running.session import RunSession
@@ -111,7 +111,7 @@ class Target:
     def signature(self) -> Keywords:
         """The signature of the operator. Raises Unresolved."""
         case = self.looks[0]
-        return signature_of(self.session.context(case, ()).operator, case.variant.path)
+        return signature_of(self.session.context(case).operator, case.variant.path)
 
     @cached_property
     def conditions(self) -> list[Condition]:
@@ -124,7 +124,7 @@ class Target:
         """The written samples, each with the context of the first case that runs it."""
         own: dict[str, tuple[Context, Sample]] = {}
         for case in self.looks:
-            context = self.session.context(case, samples_to_run(case))
+            context = self.session.context(case)
             for sample in context.samples:
                 own.setdefault(sample.name, (context, sample))
         return list(own.values())

@@ -15,7 +15,6 @@ from opcheck.checks.per_sample import implementation
 from opcheck.mutation.call import Call
 from opcheck.mutation.conditions import Condition
 from opcheck.mutation.measure import Answer, Derivative, Measured, Target
-from opcheck.planning.expectations import samples_to_run
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Keywords
 from opcheck.samples.inputs import mapped
@@ -119,7 +118,7 @@ def said(target: Target, condition: Condition | None) -> list[tuple[bool, int]]:
     """
     verdicts = []
     for case in (*target.looks, *target.further):
-        context = replace(target.session.context(case, samples_to_run(case)), cache=Cache())
+        context = replace(target.session.context(case), cache=Cache())
         if condition is not None:
             wrong = mutant(context.operator, condition, target.signature, target.of)
             context = replace(context, cache=Cache(), callables={case.variant.path: wrong})

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import get_args
 
+from opcheck.planning.case import Case
 from opcheck.planning.expectations import is_about, is_for_operator
 from opcheck.planning.kinds import check_kinds
-from opcheck.planning.planner import combinations, rule_against
-from opcheck.planning.selection import is_named
+from opcheck.planning.planner import cases_on, rule_against
+from opcheck.planning.selection import Selection, is_named
 from opcheck.spec import dtypes
-from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Expect, Tolerances, When
 from opcheck.spec.device_profile import DeviceProfile
-from opcheck.spec.library import Library, Operator, Variant, VariantKind, names_of
+from opcheck.spec.library import Library, Operator, VariantKind, names_of
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import Mistake, Problem, nearest, unknown
 
@@ -93,8 +93,8 @@ def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator
         path, tolerance = (*place, "tolerance"), claims.tolerance
         problems += [operator.problem(*mistake) for mistake in _unknown_overrides(tolerance, path)]
         if tolerance.accuracy is not None and not any(
-            kind.name == "accuracy" and operator.on(device).accuracy(dtype) == tolerance.accuracy
-            for device, _, dtype, kind in _planned([operator], devices)
+            case.check == "accuracy" and case.claims.accuracy(case.dtype) == tolerance.accuracy
+            for case in _planned([operator], devices)
         ):
             what = "this tolerance matches no case of the check accuracy"
             advice = f"see the cases with `opcheck show {operator.id}`, or remove it"
@@ -121,20 +121,15 @@ def _of_expectation(expect: Expect, operators: list[Operator], devices: list[Dev
 
 
 def _matches_a_case(when: When, operators: Iterable[Operator], devices: list[DeviceProfile]) -> bool:
-    return any(
-        when.matches(check=kind.name, variant=variant.kind, device=device.name, dtype=dtype)
-        for device, variant, dtype, kind in _planned(operators, devices)
-    )
+    return any(case.meets(when) for case in _planned(operators, devices))
 
 
-def _planned(
-    operators: Iterable[Operator], devices: list[DeviceProfile]
-) -> Iterator[tuple[DeviceProfile, Variant, str, CheckKind]]:
-    """Yield the device, variant, dtype and check of each case of some operators, with any version of torch."""
+def _planned(operators: Iterable[Operator], devices: list[DeviceProfile]) -> Iterator[Case]:
+    """Yield all cases of some operators, with any version of torch."""
     for operator in operators:
         for device in devices:
             if rule_against(operator, device) in ("", "torch"):
-                yield from ((device, *case) for case in combinations(operator, device, operator.on(device)))
+                yield from cases_on(device, operator, Selection(derive="thorough"))
 
 
 def _choices(devices: Iterable[DeviceProfile], variants: Iterable[str]) -> dict[str, list[str]]:

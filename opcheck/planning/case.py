@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from opcheck.planning.expectations import is_about
 from opcheck.spec.checks import CheckKind
-from opcheck.spec.claims import Expect
+from opcheck.spec.claims import Expect, When
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import DeviceClaims, Operator, Sample, Variant
 
@@ -70,13 +71,37 @@ class Case:
 
     def expectations_about(self, check: str) -> tuple[Expect, ...]:
         """Return the known failures that apply to a check of the variant, device and dtype of this case."""
-        own = {"check": check, "variant": self.variant.kind, "device": self.device.name, "dtype": self.dtype}
-        return tuple(expect for expect in self.known if expect.when.matches(**own))
+        return tuple(expect for expect in self.known if self.meets(expect.when, check))
+
+    def meets(self, when: When, check: str = "") -> bool:
+        """Return whether a condition covers this case, or the case of another check that is otherwise the same."""
+        return when.matches(
+            check=check or self.check, variant=self.variant.kind, device=self.device.name, dtype=self.dtype
+        )
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
-        """The samples that run in the dtype."""
-        return tuple(sample for sample in self.operator.samples if sample.goes_with(self.dtype))
+        """The samples to run: those meant for the dtype, except those that an expectation skips by name."""
+        return tuple(sample for sample in self._meant if not self._skipping(sample.name))
+
+    @property
+    def reason_to_skip(self) -> str:
+        """Why the case is skipped even if its device is present; an empty string if it runs."""
+        if whole := self._skipping(None):
+            return whole[0].reason
+        if self.check == "errors" or self.samples:
+            return ""
+        reasons = dict.fromkeys(expect.reason for sample in self._meant for expect in self._skipping(sample.name))
+        return "; ".join(reasons) or f"no sample is meant for {self.dtype}"
+
+    @property
+    def _meant(self) -> list[Sample]:
+        return [sample for sample in self.operator.samples if sample.goes_with(self.dtype)]
+
+    def _skipping(self, sample: str | None) -> list[Expect]:
+        """Return the expectations that skip a sample by its name; for None, those that skip the whole case."""
+        skips = [expect for expect in self.expectations if expect.outcome == "skip"]
+        return [one for one in skips if (one.when.sample is None) == (sample is None) and is_about(one, sample)]
 
     def seed(self, sample: Sample) -> str:
         """Return the seed for the random values of a sample, as text.

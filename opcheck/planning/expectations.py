@@ -1,15 +1,14 @@
-"""Known failures: the cases that an expectation applies to, and the cases and samples to skip."""
+"""Known failures: what an expectation applies to, and whether a failure meets it."""
 
 from __future__ import annotations
 
 import re
 from typing import Literal
 
-from opcheck.planning.case import Case
 from opcheck.planning.selection import Selection, is_named
 from opcheck.spec.claims import Expect
 from opcheck.spec.device_profile import DeviceProfile, DeviceWhen
-from opcheck.spec.library import Operator, Sample, names_of
+from opcheck.spec.library import Operator, names_of
 from opcheck.spec.versions import torch_meets
 
 Kind = Literal["failed", "error", "inconclusive", "blocked"]
@@ -50,24 +49,3 @@ def fits(expect: Expect, kind: Kind, text: str) -> bool:
     wanted = "failed" if expect.outcome in ("fail", "flaky") else expect.outcome
     found = "failed" if kind == "blocked" else kind  # blocked: it fails, and so does a more basic check
     return wanted == found and (expect.match is None or bool(re.search(expect.match, text)))
-
-
-def samples_to_run(case: Case) -> tuple[Sample, ...]:
-    """Return the samples of a case, except those that an expectation skips by name."""
-    return tuple(sample for sample in case.samples if not _skips(case, sample))
-
-
-def reason_to_skip(case: Case) -> str:
-    """Return why a case is skipped even if its device is present; an empty string if it runs."""
-    for expect in case.expectations:
-        if expect.outcome == "skip" and expect.when.sample is None:
-            return expect.reason
-    if case.check == "errors" or samples_to_run(case):
-        return ""
-    reasons = dict.fromkeys(expect.reason for sample in case.samples for expect in _skips(case, sample))
-    return "; ".join(reasons) or f"no sample is meant for {case.dtype}"
-
-
-def _skips(case: Case, sample: Sample) -> list[Expect]:
-    named = [expect for expect in case.expectations if expect.outcome == "skip" and expect.when.sample is not None]
-    return [expect for expect in named if is_about(expect, sample.name)]

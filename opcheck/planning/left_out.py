@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from opcheck.planning.planner import combinations, rule_against
+from opcheck.planning.planner import cases_on, rule_against
 from opcheck.planning.selection import Selection
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.dtypes import KNOWN
@@ -58,8 +58,7 @@ def _lacked(operator: Operator, device: DeviceProfile, wanted: Selection) -> Ite
 
 def _selected(operator: Operator, device: DeviceProfile, wanted: Selection) -> dict[tuple[Variant, str, str], None]:
     """Return the selected cases of an operator, in order."""
-    cases = combinations(operator, device, operator.on(device))
-    return {(variant, dtype, kind.name): None for variant, dtype, kind in cases if wanted.takes(kind, dtype)}
+    return {(case.variant, case.dtype, case.check): None for case in cases_on(device, operator, wanted)}
 
 
 def _claim(variant: Variant, dtype: str, check: str) -> tuple[Variant, str, bool]:

@@ -7,12 +7,11 @@ from functools import lru_cache
 
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import expectations_of
-from opcheck.planning.kinds import check_kinds
 from opcheck.planning.selection import Selection, is_named
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.dtypes import COARSE, COMPLEX, FLOATING, HALF, STANDARD, double_of, expand
-from opcheck.spec.library import DeviceClaims, Library, Operator, Variant
+from opcheck.spec.library import DeviceClaims, Library, Operator
 
 
 def plan(
@@ -27,39 +26,31 @@ def plan(
         if wanted.takes_operator(operator)
         for device in several
         if not rule_against(operator, device)
-        for case in _cases(operator, device, wanted, seed)
+        for case in cases_on(device, operator, wanted, seed)
     ]
 
 
-def _cases(operator: Operator, device: DeviceProfile, wanted: Selection, seed: int) -> Iterator[Case]:
-    claims = operator.on(device)
-    known = expectations_of(operator, device, wanted)
-    for variant, dtype, kind in combinations(operator, device, claims):
-        if wanted.takes(kind, dtype):
-            yield Case(operator, variant, kind, device, dtype, claims, known, seed)
-
-
-def combinations(
-    operator: Operator, device: DeviceProfile, claims: DeviceClaims
-) -> Iterator[tuple[Variant, str, CheckKind]]:
-    """Yield the variant, dtype and check of each case of an operator on a device, regardless of `rule_against`.
+def cases_on(device: DeviceProfile, operator: Operator, wanted: Selection, seed: int = 0) -> Iterator[Case]:
+    """Yield the selected cases of an operator on a device, regardless of `rule_against`.
 
     The checks of a variant in a dtype are consecutive, since they share samples.
-
-    claims: what the operator claims on the device.
     """
+    claims, known = operator.on(device), expectations_of(operator, device, wanted)
     tested = [
         (kind, _dtypes(kind, claims, device, operator))
-        for kind in check_kinds().values()
+        for kind in wanted.kinds()
         if kind.claimed(operator, device, claims.supports)
     ]
+    selected = expand(wanted.dtypes)
     for variant in operator.variants:
         checks: dict[str, list[CheckKind]] = {}
         for kind, dtypes in tested:
             if kind.tests(variant.kind, claims.supports):
                 for dtype in dtypes:
                     checks.setdefault(dtype, []).append(kind)
-        yield from ((variant, dtype, kind) for dtype, kinds in checks.items() for kind in kinds)
+        for dtype, kinds in checks.items():
+            if dtype in selected or not wanted.dtypes:
+                yield from (Case(operator, variant, kind, device, dtype, claims, known, seed) for kind in kinds)
 
 
 def rule_against(operator: Operator, device: DeviceProfile) -> str:

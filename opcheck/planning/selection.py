@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import get_args
 
 from opcheck.planning.kinds import check_kinds
 from opcheck.spec.checks import CheckKind, Derive
-from opcheck.spec.dtypes import GROUPS, expand, known
+from opcheck.spec.dtypes import GROUPS, known
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.problems import nearest, unknown, worded
+
+EFFORTS = get_args(Derive)
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,11 @@ class Selection:
         by_name = not self.operators or is_named(operator, self.operators)
         return by_name and (not self.tags or bool(set(self.tags) & set(operator.spec.tags)))
 
-    def takes(self, kind: CheckKind, dtype: str) -> bool:
-        """Return whether a check is selected in a dtype, for a selected operator."""
-        if not (kind.name in self.checks if self.checks else kind.is_wanted(self.derive)):
-            return False
-        return not self.dtypes or dtype in expand(self.dtypes)
+    def kinds(self) -> list[CheckKind]:
+        """Return the selected checks, in the order of their table."""
+        efforts = EFFORTS[: EFFORTS.index(self.derive) + 1]
+        every = check_kinds().values()
+        return [kind for kind in every if (kind.name in self.checks if self.checks else kind.least in efforts)]
 
     def mistakes(self, library: Library) -> list[str]:
         """Return a message for each name in the selection that does not exist."""

@@ -46,9 +46,7 @@ class BoundCase:
 
     def samples(self) -> tuple[Sample, ...]:
         """Return the samples meant for the dtype, except those that the spec skips."""
-        from opcheck.planning.expectations import samples_to_run
-
-        return samples_to_run(self.case)
+        return self.case.samples
 
     def inputs(self) -> list[Inputs]:
         """Return the inputs of each sample. `inputs.fill()` gives args and kwargs; `inputs.leaves` require grad.
@@ -62,7 +60,7 @@ class BoundCase:
         from opcheck.devices.presence import not_present
         from opcheck.running.session import RunSession
 
-        context = RunSession(self.settings).context(self.case, self.samples())
+        context = RunSession(self.settings).context(self.case)
         present = context.device.availability
         if not present.present:
             pytest.skip(not_present(self.case.device.name, present.reason))
@@ -119,7 +117,5 @@ def cases(
 
 
 def _parameter(bound: BoundCase) -> Any:
-    from opcheck.planning.expectations import reason_to_skip
-
-    reason = reason_to_skip(bound.case)
+    reason = bound.case.reason_to_skip
     return pytest.param(bound, marks=pytest.mark.skip(reason=reason)) if reason else bound

@@ -71,7 +71,7 @@ def name_of(node: str) -> str:
 def _subjects(operator: Operator, session: RunSession) -> Iterator[Subject]:
     seen, cpu = set(), DeviceProfile(name="cpu")
     for case in plan(Library((operator,)), [cpu], seed=session.settings.seed):
-        context = session.context(case, case.samples)
+        context = session.context(case)
         for sample in case.samples:
             key = (case.variant, sample.name, context.dtype.is_complex)
             if key in seen or not (context.dtype.is_floating_point or context.dtype.is_complex):

@@ -17,7 +17,6 @@ from opcheck.checks.calls import has_tangents
 from opcheck.checks.subject import Context, Subject
 from opcheck.derivatives import NO_REFUSAL, tried
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import samples_to_run
 from opcheck.running.outcome import Outcome
 from opcheck.samples.cache import Cache
 from opcheck.samples.results import Untestable
@@ -135,7 +134,7 @@ def _support(context: Context, dtype: str) -> Support:
     Samples that cannot be made, or whose outputs have no elements, are ignored, since they prove nothing.
     """
     case = replace(context.case, dtype=dtype, variant=context.case.operator.variants[0])
-    context = replace(context, case=case, samples=samples_to_run(case), cache=Cache(), requires_grad=False)
+    context = replace(context, case=case, cache=Cache(), requires_grad=False)
     differentiable = dtype in case.claims.backward and case.claims.supports.backward is not False
     support = Support("unknown")
     for sample in context.samples:

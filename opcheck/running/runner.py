@@ -20,7 +20,6 @@ from opcheck.checks.subject import Context
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.devices.presence import not_present
 from opcheck.planning.case import Case
-from opcheck.planning.expectations import reason_to_skip, samples_to_run
 from opcheck.running.dtype_support import with_common_cause
 from opcheck.running.judge import expected, judge, unexpected
 from opcheck.running.outcome import Outcome, with_rerun
@@ -46,7 +45,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
     wide = dict[str, float]()
     outcome = _skipped(case, session) or _refused(case, session)
     if outcome is None:
-        context, verdicts = session.context(case, samples_to_run(case)), list[Verdict]()
+        context, verdicts = session.context(case), list[Verdict]()
         wide = context.wide
         with _contained(context, session.start) as contained, _seeded(context):
             context.operator  # noqa: B018 - resolved first, so that an unknown name is reported as such
@@ -76,8 +75,7 @@ def _skipped(case: Case, session: RunSession) -> Outcome | None:
     present = session.device(case.device).availability
     if not present.present:
         return Outcome.of(case, "skipped", not_present(case.device.name, present.reason))
-    reason = reason_to_skip(case)
-    return Outcome.of(case, "skipped", reason) if reason else None
+    return Outcome.of(case, "skipped", case.reason_to_skip) if case.reason_to_skip else None
 
 
 def _refused(case: Case, session: RunSession) -> Outcome | None:

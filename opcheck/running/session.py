@@ -20,7 +20,7 @@ from opcheck.samples.cache import Cache
 from opcheck.samples.resolve import Unresolved, import_module, resolve_module, resolve_operator
 from opcheck.settings import Settings
 from opcheck.spec.device_profile import DeviceProfile
-from opcheck.spec.library import Operator, Sample
+from opcheck.spec.library import Operator
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem
 
@@ -123,10 +123,10 @@ class RunSession:
         is_plain = profile.synchronize is None and own.type == "cpu"  # the CPU reports each error synchronously
         return replace(device, room=room, is_probed=not is_plain and not device.fault())
 
-    def context(self, case: Case, samples: tuple[Sample, ...]) -> Context:
+    def context(self, case: Case) -> Context:
         """Return the context for the check of a case."""
         return Context(
-            case, self.settings, samples, self.device(case.device), self.overrides, self.cache,
+            case, self.settings, self.device(case.device), self.overrides, self.cache,
             callables=self.callables, by_torch=self.engine == "torch", note=self._note,
         )  # fmt: skip
 

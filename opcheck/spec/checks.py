@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from opcheck.spec.recipe import SPARSE_LAYOUTS
 
@@ -16,7 +16,6 @@ dtypes that the spec makes a claim about; one: the first of `values`."""
 
 Derive = Literal["none", "standard", "thorough"]
 """How many samples opcheck derives from each written one. thorough takes ten times as long; it adds costly checks."""
-EFFORTS: tuple[Derive, ...] = get_args(Derive)
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,6 @@ class CheckKind:
         if variant == "inplace" and not supports.inplace_backward and not self.of_disclaimers:
             return False
         return variant == "function" or (self.every_variant and (variant != "method" or self.methods))
-
-    def is_wanted(self, derive: Derive) -> bool:
-        """Return whether the check runs by default at a setting of `derive`."""
-        return EFFORTS.index(derive) >= EFFORTS.index(self.least)
 
     @property
     def remedy(self) -> str:

@@ -14,6 +14,7 @@ from operators import faulty, habits, mistaken, modules, registered, right, spoi
 
 import opcheck
 from opcheck.planning.kinds import check_kinds
+from opcheck.planning.selection import Selection
 
 BARE = {"forward_ad": False, "vmap": False}
 """What an autograd.Function does not support that has a backward pass and nothing else."""
@@ -52,9 +53,9 @@ class TestRightFunctions:
         assert report.passed
         assert [outcome.check for outcome in report if outcome.outcome == "skipped"] == ["fwd_over_fwd"]
         always = {
-            name
-            for name, kind in check_kinds().items()
-            if kind.is_wanted("none") and not (kind.applies or kind.of_disclaimers or kind.on_request)
+            kind.name
+            for kind in Selection(derive="none").kinds()
+            if not (kind.applies or kind.of_disclaimers or kind.on_request)
         }
         assert set(report.by_check) == {"accuracy", "variants", *FURTHER} | always
         assert {outcome.dtype for outcome in report} == {str(x.dtype).removeprefix("torch.")}

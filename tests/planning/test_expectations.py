@@ -8,7 +8,6 @@ from importlib.util import find_spec
 import pytest
 
 from opcheck.planning import Case
-from opcheck.planning.expectations import reason_to_skip, samples_to_run
 from opcheck.spec import versions
 from opcheck.spec.device_profile import DeviceProfile, profiles
 
@@ -160,35 +159,35 @@ def case_of(planned: Callable[..., list[Case]]) -> CaseOf:
 
 
 def names(case: Case) -> list[str]:
-    return [sample.name for sample in samples_to_run(case)]
+    return [sample.name for sample in case.samples]
 
 
 def test_a_skipped_sample_does_not_run(case_of: CaseOf) -> None:
     case = case_of(('sample = "g"', "skip", "slow"))
     assert names(case) == ["a"]
-    assert reason_to_skip(case) == ""
+    assert case.reason_to_skip == ""
 
 
 def test_a_case_without_samples_left_says_why(case_of: CaseOf) -> None:
     case = case_of(('sample = "a"', "skip", "slow"), ('sample = "g"', "skip", "huge"))
     assert names(case) == []
-    assert reason_to_skip(case) == "slow; huge"
+    assert case.reason_to_skip == "slow; huge"
 
 
 def test_a_skipped_case_says_why(case_of: CaseOf) -> None:
     case = case_of(('check = "backward"', "skip", "not today"))
-    assert reason_to_skip(case) == "not today"
+    assert case.reason_to_skip == "not today"
 
 
 def test_an_expected_failure_runs(case_of: CaseOf) -> None:
     case = case_of(('check = "backward"', "fail", "wrong"))
-    assert (len(names(case)), reason_to_skip(case)) == (2, "")
+    assert (len(names(case)), case.reason_to_skip) == (2, "")
 
 
 def test_a_dtype_that_no_sample_is_meant_for_is_the_reason(case_of: CaseOf) -> None:
-    assert reason_to_skip(case_of(check="dtypes", dtype="float32")) == "no sample is meant for float32"
+    assert case_of(check="dtypes", dtype="float32").reason_to_skip == "no sample is meant for float32"
 
 
 def test_errors_need_no_samples(case_of: CaseOf) -> None:
     case = case_of(('sample = ["a", "g"]', "skip", "slow"), check="errors")
-    assert (names(case), reason_to_skip(case)) == ([], "")
+    assert (names(case), case.reason_to_skip) == ([], "")

@@ -238,4 +238,4 @@ class TestSeveralDevices:
         for free, memory in ((1 << 40, 256 << 20), (1 << 20, 1 << 18), (0, 1)):
             several(1, free)
             session = RunSession(Settings())
-            assert session.context(case, ()).coverage.memory == memory
+            assert session.context(case).coverage.memory == memory

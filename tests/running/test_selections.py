@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from opcheck.planning.kinds import check_kinds
+from opcheck.planning.selection import Selection
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*jit.script:DeprecationWarning")
 
@@ -28,7 +28,7 @@ SPEC = "".join(
 )
 
 
-CHECKS = sorted(name for name, kind in check_kinds().items() if kind.is_wanted("standard"))
+CHECKS = sorted(kind.name for kind in Selection().kinds())
 
 
 @pytest.fixture
