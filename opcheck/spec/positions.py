@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import tomli
@@ -97,12 +96,6 @@ class Positions:
         """
         extent = self._values.get(path) or self._keys.get(path)
         return extent and self._span(extent)
-
-    def values(self) -> Iterator[tuple[int, Span]]:
-        """Yield the nesting depth and the position of every value, outer ones first."""
-        extents = self._keys | self._values
-        for path in sorted(extents, key=len):
-            yield len(path), self._span(extents[path])
 
     def repeated(self) -> Span | None:
         """Return the position of the first key that is assigned a second time, which TOML forbids; None without one."""

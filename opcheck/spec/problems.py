@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from heapq import nlargest
 from typing import NamedTuple
 
 from opcheck.spec.positions import Path
@@ -15,8 +12,6 @@ from opcheck.text import printable, shortened
 
 LONGEST = 300
 """The maximum length of `what` in a message, in characters. `expected` may be three times as long."""
-COMPARED = 50
-"""The maximum number of choices to compare with a word by `difflib`, which is slow where many resemble it."""
 
 
 @dataclass(frozen=True, order=True)
@@ -80,7 +75,9 @@ class RequestError(SpecError):
 
 def nearest(word: object, choices: Iterable[str]) -> str:
     """Return the choice that was probably meant by `word`, or an empty string."""
-    return _nearest(str(word), tuple(choices))
+    text = str(word)
+    close = difflib.get_close_matches(text, list(choices), n=1) if len(text) <= LONGEST else []
+    return close[0] if close else ""
 
 
 def unknown(what: str, name: object, choices: Iterable[object], most: int = 12) -> tuple[str, str, str]:
@@ -96,25 +93,6 @@ def worded(what: str, expected: str = "", nearest: str = "") -> str:
     """Return the text of a mistake: what is wrong, and, if known, what was expected and the nearest valid name."""
     text = f"{what}; expected {expected}" if expected else what
     return f'{text}; did you mean "{nearest}"?' if nearest else text
-
-
-@lru_cache(maxsize=512)
-def _nearest(word: str, choices: tuple[str, ...]) -> str:
-    if len(word) > LONGEST:
-        return ""
-    likely = choices if len(choices) <= COMPARED else _likely(word, choices)
-    close = difflib.get_close_matches(word, likely, n=1)
-    return close[0] if close else ""
-
-
-def _likely(word: str, choices: Iterable[str]) -> list[str]:
-    """Return the choices that share most letters with a word, in any order."""
-    letters = Counter(word)
-
-    def likeness(choice: str) -> float:
-        return (letters & Counter(choice)).total() / (len(word) + len(choice))
-
-    return nlargest(COMPARED, dict.fromkeys(choices), key=likeness)
 
 
 def listing(choices: Iterable[str], most: int = 12) -> str:

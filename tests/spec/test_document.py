@@ -110,7 +110,7 @@ NESTED = f"this is nested too deeply; expected at most {DEEPEST} levels of table
 
 
 class TestIntegers:
-    @pytest.mark.parametrize("number", ["9" * 400, "-" + "9" * 400, "9" * 5000, "0x" + "f" * 5000, str(2**63)])
+    @pytest.mark.parametrize("number", ["9" * 400, "-" + "9" * 400, "0x" + "f" * 5000, str(2**63)])
     @pytest.mark.parametrize(
         "sample",
         [
@@ -126,19 +126,27 @@ class TestIntegers:
         text = SIN.replace('{ use = "unary" }', sample % number)
         assert mistakes(text) == [f"spec.toml:3:{column}: {LARGE}"]
 
+    def test_of_more_digits_than_python_parses_are_refused_without_a_place(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes(SIN + f"seed = {'9' * 5000}\n")
+        assert line.startswith("spec.toml:1:1: TOML that cannot be read: Exceeds the limit (4300 digits)")
+
     def test_of_64_bits_are_fine(self, loaded: Load) -> None:
         text = SIN.replace('{ use = "unary" }', f"{{ args = [{2**63 - 1}, {-(2**63)}] }}")
         assert len(loaded(text)) == 1
 
 
 class TestDepth:
-    @pytest.mark.parametrize("depth", [100, 380, 1000])
+    @pytest.mark.parametrize("depth", [100, 380])
     @pytest.mark.parametrize("sample", ["{ args = [%s] }", '{ use = "unary", low = %s }', "{ kwargs = { x = %s } }"])
     def test_values_nested_without_end_are_refused(self, mistakes: Mistakes, sample: str, depth: int) -> None:
         text = SIN.replace('{ use = "unary" }', sample % ("[" * depth + "]" * depth))
         (line,) = mistakes(text)
         assert line.startswith("spec.toml:3:")
         assert line.endswith(NESTED)
+
+    def test_values_nested_deeper_than_the_parser_reads_are_refused_without_a_place(self, mistakes: Mistakes) -> None:
+        (line,) = mistakes(SIN.replace('{ use = "unary" }', "[" * 1000 + "]" * 1000))
+        assert line.startswith("spec.toml:1:1: TOML that cannot be read: ")
 
     @pytest.mark.parametrize("length", [100, 900, 5000])
     def test_so_are_dotted_keys(self, mistakes: Mistakes, length: int) -> None:

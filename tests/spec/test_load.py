@@ -92,7 +92,7 @@ class TestFiles:
         write("", "spec.toml").write_bytes(b"\xef\xbb\xbf" + SIN.encode())
         assert lines_of("spec.toml") == ["spec.toml:1:1: begins with a byte order mark; expected UTF-8 without one"]
 
-    @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 400, "0x" + "f" * 5000, str(2**63)])
+    @pytest.mark.parametrize("number", ["-" + "9" * 400, "0x" + "f" * 5000, str(2**63)])
     def test_an_integer_beyond_64_bits_is_a_mistake_like_any_other(self, mistakes: Mistakes, number: str) -> None:
         said = "an integer beyond 64 bits; expected -2^63 to 2^63 - 1"
         assert mistakes(f"y = 1\n  x = [1, {number}]") == [f"spec.toml:2:11: {said}"]
