@@ -119,7 +119,7 @@ class Context:
             return []
         if any(sample.module is not None for sample in samples):
             return list(operator.unknown_arguments())
-        names = [*all_names_of(self.operator, self.case.variant.path)]
+        names = all_names_of(self.operator, self.case.variant.path)
         if isinstance(self.operator, ModuleCall):
             names += [key for sample in samples for key in self.operator.keys(sample.kwargs).values()]
         return list(operator.unknown_arguments(names))

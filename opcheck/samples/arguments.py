@@ -4,56 +4,65 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 
 
-def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
-    """Return the names of an operator's positional parameters; an empty tuple if they are unknown.
+class Parameter(NamedTuple):
+    """A parameter of an operator."""
 
-    Built-in functions of torch have no Python signature. Their names come from the ATen operator of the same name.
+    name: str
+    default: Any
+    """The default value; `NO_DEFAULT` if there is none."""
+    by_position: bool
+    by_name: bool
+
+
+NO_DEFAULT = inspect.Parameter.empty
+
+
+def described(operator: Callable[..., Any], path: str) -> list[Parameter]:
+    """Return the parameters of an operator, by its schema or its signature; an empty list if it has neither.
+
+    Built-in functions of torch have no Python signature. They have the parameters of the ATen operator of the same
+    name, whose schema says of each that it can be passed by position.
+
+    path: the dotted path of the operator.
     """
-    schema = schema_of(operator, path)
-    if schema is None:
-        return tuple(one.name for one in _declared(operator) if one.kind in POSITIONAL)
-    # ATen calls the first argument `self`, the documentation calls it `input`.
-    return tuple("input" if argument.name == "self" else argument.name for argument in schema.arguments)
+    if schemas := schemas_of(operator, path):
+        found = ((one, one.default_value if one.has_default_value() else NO_DEFAULT) for one in schemas[0].arguments)
+        # ATen calls the first argument `self`, the documentation calls it `input`.
+        return [Parameter("input" if one.name == "self" else one.name, value, True, True) for one, value in found]
+    try:
+        declared = parameters(operator)
+    except (TypeError, ValueError):
+        return []
+    return [Parameter(one.name, one.default, one.kind in POSITIONAL, one.kind in KEYWORD) for one in declared]
 
 
-def all_names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
+def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
+    """Return the names of an operator's positional parameters; an empty tuple if they are unknown."""
+    return tuple(one.name for one in described(operator, path) if one.by_position)
+
+
+def all_names_of(operator: Callable[..., Any], path: str) -> list[str]:
     """Return the names of an operator's positional parameters, and of those with a default that only have a name."""
-    return tuple(dict.fromkeys([*names_of(operator, path), *defaults_of(operator, path)]))
+    known = described(operator, path)
+    return [one.name for one in known if one.by_position or (one.by_name and one.default is not NO_DEFAULT)]
 
 
 def defaults_of(operator: Callable[..., Any], path: str) -> dict[str, Any]:
     """Return the default values of an operator's parameters that can be passed by name."""
-    schema = schema_of(operator, path)
-    if schema is not None:
-        return {one.name: one.default_value for one in schema.arguments if one.has_default_value()}
-    declared = (one for one in _declared(operator) if one.default is not one.empty)
-    return {one.name: one.default for one in declared if one.kind in KEYWORD}
-
-
-def _declared(operator: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a callable; an empty list if it has no Python signature."""
-    try:
-        return parameters(operator)
-    except (TypeError, ValueError):
-        return []
-
-
-def schema_of(operator: Callable[..., Any], path: str) -> Any:
-    """Return the schema of an operator in torch's dispatcher; None for a Python function, or if there is no schema.
-
-    A built-in function has the schema of the ATen operator of the same name.
-    """
-    schemas = schemas_of(operator, path)
-    return schemas[0] if schemas else None
+    known = described(operator, path)
+    return {one.name: one.default for one in known if one.by_name and one.default is not NO_DEFAULT}
 
 
 def schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
-    """Return the schemas of all overloads of an operator; `schema_of` returns the first."""
+    """Return the schemas of all overloads of an operator in torch's dispatcher; none for a Python function.
+
+    A built-in function has those of the ATen operator of the same name.
+    """
     if schemas := overloads_of(operator):
         return schemas
     try:
