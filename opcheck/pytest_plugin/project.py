@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import sys
@@ -325,11 +324,11 @@ class Plugin:
 
     def outcome_without_verdict(self, case: Case, kind: OutcomeKind, reason: str, text: str, seconds: float) -> Outcome:
         """Return the outcome of a case that was ended by a time-out, a fixture, an interrupt or a crash."""
-        from opcheck.running.outcome import Outcome, rerun_of, with_rerun
+        from opcheck.running.outcome import Outcome, rerun_of
 
-        outcome = dataclasses.replace(Outcome.of(case, kind, reason, text), seconds=seconds)
         option = self.config.option
-        return with_rerun(outcome, rerun_of(case, self.settings, option.opcheck_engine, option.opcheck_derive))
+        rerun = rerun_of(case, self.settings, option.opcheck_engine, option.opcheck_derive)
+        return Outcome.of(case, kind, reason, text).ended(seconds, rerun)
 
 
 PLUGIN = pytest.StashKey[Plugin]()

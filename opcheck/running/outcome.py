@@ -119,6 +119,14 @@ class Outcome:
             file=document.file, line=place.line * known, column=place.column * known,
         )  # fmt: skip
 
+    def ended(self, seconds: float, rerun: str, **fields: Any) -> Outcome:
+        """Return the outcome with its run time, its rerun command and further fields.
+
+        The command is also appended to the message of a bad outcome.
+        """
+        message = f"{self.message}\n\nrun just this: {rerun}" if self.is_bad else self.message
+        return replace(self, seconds=seconds, rerun=rerun, message=message, fields={**self.fields, **fields})
+
     def at(self, sample: Sample) -> Outcome:
         """Return the outcome, located at a failed sample, with the sample as TOML."""
         place = sample.span
@@ -139,12 +147,6 @@ def rerun_of(case: Case, settings: Settings, engine: str | None = None, derive: 
         settings.option_for(case.device),
     ]
     return " ".join(["opcheck run", *filter(None, options), shlex.quote(f"{place}::{case.id}")])
-
-
-def with_rerun(outcome: Outcome, command: str) -> Outcome:
-    """Return an outcome with its rerun command, which is also appended to the message of a bad outcome."""
-    message = f"{outcome.message}\n\nrun just this: {command}" if outcome.is_bad else outcome.message
-    return replace(outcome, message=message, rerun=command)
 
 
 def _plain(value: Any) -> Any:

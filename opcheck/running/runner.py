@@ -22,7 +22,7 @@ from opcheck.devices.presence import not_present
 from opcheck.planning.case import Case
 from opcheck.running.dtype_support import with_common_cause
 from opcheck.running.judge import expected, judge, unexpected
-from opcheck.running.outcome import Outcome, with_rerun
+from opcheck.running.outcome import Outcome
 from opcheck.running.process_state import State, applied, open_contexts, transform_is_open
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
@@ -59,8 +59,8 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
         outcome = _error(
             case, f"time-out: it took {seconds:.1f} s, longer than {limit:g} s, and swallowed the interrupt"
         )
-    fields = {**outcome.fields, "tolerance": wide} if wide else outcome.fields
-    return with_rerun(replace(outcome, seconds=round(seconds, 6), fields=fields), session.rerun(case))
+    fields = {"tolerance": wide} if wide else {}
+    return outcome.ended(round(seconds, 6), session.rerun(case), **fields)
 
 
 def abandoned(case: Case, session: RunSession) -> Outcome:
@@ -68,7 +68,7 @@ def abandoned(case: Case, session: RunSession) -> Outcome:
     cause = f"{case.hazard}: two cases timed out, so the others are not run; to run them, select them"
     why = "not run: two other cases of the operator timed out"
     outcome = _skipped(case, session) or Outcome.of(case, "blocked", why, cause=cause)
-    return with_rerun(outcome, session.rerun(case))
+    return outcome.ended(0.0, session.rerun(case))
 
 
 def _skipped(case: Case, session: RunSession) -> Outcome | None:
