@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -95,8 +96,9 @@ class Settings(Located):
         """Return the folders of device profiles."""
         return tuple(self.root / path for path in self.devices)
 
+    @cached_property
     def profiles(self) -> dict[str, DeviceProfile]:
-        """Return the device profiles by name, including those given on the command line.
+        """The device profiles by name, including those given on the command line.
 
         Raises SpecError for folders that do not exist, and with the mistakes in all profiles.
         """
@@ -121,9 +123,10 @@ class Settings(Located):
                 problems.append(self.problem((key, index), f'no such {kind}: "{name}"', expected, meant))
         return problems
 
+    @property
     def dtypes(self) -> tuple[str, ...]:
-        """Return the dtypes that device profiles declare. Raises SpecError as `profiles` does."""
-        return tuple(dict.fromkeys(name for profile in self.profiles().values() for name in profile.dtypes))
+        """The dtypes that device profiles declare. Raises SpecError as `profiles` does."""
+        return tuple(dict.fromkeys(name for profile in self.profiles.values() for name in profile.dtypes))
 
     def others(self, specs: Iterable[Path]) -> list[str]:
         """Return a line for each other project that specs belong to and that seems to have settings: they do not apply.

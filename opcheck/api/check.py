@@ -219,7 +219,7 @@ def _device(arguments: Any, settings: Settings) -> DeviceProfile:
     """Return the profile of the device of the arguments: the first device that is not the CPU, else the CPU."""
     devices = [part.device for _, part in leaves_of(arguments) if isinstance(part, torch.Tensor)]
     device = next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
-    for profile in settings.profiles().values():
+    for profile in settings.profiles.values():
         if profile.device_string.partition(":")[0] == device.type:
             return profile.model_copy(update={"torch": str(device)})
     return DeviceProfile(name=device.type, torch=str(device))

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print one line or one JSON object per device. Separate processes import torch and look for the devices."""
     settings = Settings.find(profiles=options.device_profile)
-    profiles = settings.profiles()
+    profiles = settings.profiles
     answers = ask(profiles.values(), settings)
     if options.json:
         print(json.dumps([record(one, answers[name]) for name, one in profiles.items()], indent=1))

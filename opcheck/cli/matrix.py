@@ -37,8 +37,8 @@ def run(options: argparse.Namespace) -> int:
     matrix = settings.matrix
     if matrix is None:
         raise RequestError([NO_MATRIX])
-    with declared(settings.dtypes()):
-        unknown = list(matrix.unknown_names(settings.profiles()))
+    with declared(settings.dtypes):
+        unknown = list(matrix.unknown_names(settings.profiles))
         if unknown:
             raise SpecError(
                 settings.problem(("matrix", *one.place), one.what, one.expected, one.nearest) for one in unknown
@@ -63,7 +63,7 @@ def _left_out(settings: Settings, matrix: Matrix) -> Iterator[str]:
     narrow = {name: separated(several) for name, several in groups.items() if "" not in several}
     if not narrow:
         return
-    profiles = settings.profiles()
+    profiles = settings.profiles
     try:
         library = loaded([], settings)
     except SpecError:

@@ -111,7 +111,7 @@ def one_device(options: argparse.Namespace, settings: Settings, what: str) -> De
 
     what: the beginning of the error message, such as "samples are measured".
     """
-    device, *more = devices(options, settings) if options.device else [settings.profiles()["cpu"]]
+    device, *more = devices(options, settings) if options.device else [settings.profiles["cpu"]]
     if more:
         raise RequestError([f"{what} on one device at a time: name one by --device"])
     if device.device_string != "cpu" and not (found := ask([device], settings)[device.name]).present:

@@ -51,7 +51,7 @@ def chosen_devices(values: Sequence[str], settings: Settings) -> list[DeviceProf
     values: names of devices, or several names separated by commas.
     Raises UnknownDevice.
     """
-    known, names = settings.profiles(), separated(values)
+    known, names = settings.profiles, separated(values)
     if not values:
         return [one for one in known.values() if may_be_present(one, settings)]
     mistakes = [worded(*unknown("device", name, known)) for name in names if name not in known]

@@ -29,7 +29,7 @@ def load(paths: Iterable[Path | str], settings: Settings | None = None) -> Libra
     places = [Path(path) for path in paths]
     library, problems = examine(places, settings)
     if not problems and _is_whole(places, settings):
-        problems = list(_unmatched(library, settings.profiles().values()))
+        problems = list(_unmatched(library, settings.profiles.values()))
     if problems:
         raise SpecError(problems)
     return library
@@ -46,10 +46,10 @@ def examine(
     problems: list[Problem] = []
     devices: dict[str, DeviceProfile] | None = None
     try:
-        devices = settings.profiles()
+        devices = settings.profiles
     except SpecError as error:
         problems += error.problems
-    with declared(() if devices is None else settings.dtypes()):
+    with declared(() if devices is None else settings.dtypes):
         limits = replace(settings.limits, devices=devices)
         loader = Loader(limits, tuple(settings.spec_paths()), catalogue or Catalogue())
         for path in paths:

@@ -29,8 +29,8 @@ def vocabulary(project: Settings | None = None) -> Vocabulary:
     replaced = {template.name for template in own}
     return Vocabulary(
         checks={kind.name: kind.claim for kind in (BUILTIN if project is None else check_kinds().values())},
-        devices={name: profile.about for name, profile in settings.profiles().items()},
+        devices={name: profile.about for name, profile in settings.profiles.items()},
         templates=(*own, *(builtin(name) for name in builtin_names() if name not in replaced)),
         complete=project is not None,
-        dtypes=settings.dtypes(),
+        dtypes=settings.dtypes,
     )
