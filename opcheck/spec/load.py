@@ -44,19 +44,14 @@ def shipped(inside: str, beside: str) -> Path:
 
 
 def _once(make: Callable[Concatenate[Catalogue, P], T]) -> Callable[Concatenate[Catalogue, P], T]:
-    """Decorate a method of a catalogue to cache its result, or its SpecError, by its arguments."""
+    """Decorate a method of a catalogue to cache its result by its arguments."""
 
     @wraps(make)
     def known(self: Catalogue, /, *of: P.args, **how: P.kwargs) -> T:
         key = (make.__name__, *of, *how.values())
         if key not in self._known:
-            try:
-                self._known[key] = make(self, *of, **how)
-            except SpecError as error:
-                self._known[key] = error
-        result: T | SpecError = self._known[key]
-        if isinstance(result, SpecError):
-            raise SpecError(result.problems)
+            self._known[key] = make(self, *of, **how)
+        result: T = self._known[key]
         return result
 
     return known
@@ -64,10 +59,10 @@ def _once(make: Callable[Concatenate[Catalogue, P], T]) -> Callable[Concatenate[
 
 @dataclass
 class Catalogue:
-    """A cache of TOML files: each is read once, when it is first requested."""
+    """A cache of TOML files: each is read once, when it is first requested. One with a mistake is read again."""
 
     _known: dict[tuple[object, ...], Any] = field(default_factory=dict)
-    """The results, or SpecErrors, of the methods, by name and arguments."""
+    """The results of the methods, by name and arguments."""
 
     @_once
     def content(self, file: Path) -> bytes:
