@@ -107,7 +107,7 @@ def test_a_path_that_does_not_exist_has_its_place_and_the_nearest_one(write: Wri
     expected = 'expected a TOML file, or a folder of them; did you mean "own/specs"?'
     assert str(caught.value) == f'pyproject.toml:2:10: no such file or folder: "own/spec"; {expected}'
     with pytest.raises(SpecError) as caught:
-        settings.profiles
+        _ = settings.profiles
     expected = "expected a folder of device profiles"
     assert str(caught.value) == f'pyproject.toml:3:12: no such folder: "own/specs/sin.toml"; {expected}'
 

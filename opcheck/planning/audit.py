@@ -93,8 +93,8 @@ def _of_tolerances(operator: Operator, devices: list[DeviceProfile]) -> Iterator
         path, tolerance = (*place, "tolerance"), claims.tolerance
         problems += [operator.problem(*mistake) for mistake in _unknown_overrides(tolerance, path)]
         if tolerance.accuracy is not None and not any(
-            case.check == "accuracy" and case.claims.accuracy(case.dtype) == tolerance.accuracy
-            for case in _planned([operator], devices)
+            case.claims.accuracy(case.dtype) == tolerance.accuracy
+            for case in _planned([operator], devices, ("accuracy",))
         ):
             what = "this tolerance matches no case of the check accuracy"
             advice = f"see the cases with `opcheck show {operator.id}`, or remove it"
@@ -121,15 +121,19 @@ def _of_expectation(expect: Expect, operators: list[Operator], devices: list[Dev
 
 
 def _matches_a_case(when: When, operators: Iterable[Operator], devices: list[DeviceProfile]) -> bool:
-    return any(case.meets(when) for case in _planned(operators, devices))
+    checks = (when.check,) if isinstance(when.check, str) else when.check or ()
+    return any(case.meets(when) for case in _planned(operators, devices, checks))
 
 
-def _planned(operators: Iterable[Operator], devices: list[DeviceProfile]) -> Iterator[Case]:
-    """Yield all cases of some operators, with any version of torch."""
+def _planned(
+    operators: Iterable[Operator], devices: list[DeviceProfile], checks: tuple[str, ...] = ()
+) -> Iterator[Case]:
+    """Yield all cases of some operators, with any version of torch. checks: default: all."""
+    wanted = Selection(checks=checks, derive="thorough")
     for operator in operators:
         for device in devices:
             if rule_against(operator, device) in ("", "torch"):
-                yield from cases_on(device, operator, Selection(derive="thorough"))
+                yield from cases_on(device, operator, wanted)
 
 
 def _choices(devices: Iterable[DeviceProfile], variants: Iterable[str]) -> dict[str, list[str]]:
