@@ -133,7 +133,7 @@ def _planned(
     for operator in operators:
         for device in devices:
             if rule_against(operator, device) in ("", "torch"):
-                yield from cases_on(device, operator, wanted)
+                yield from cases_on(operator, device, wanted)
 
 
 def _choices(devices: Iterable[DeviceProfile], variants: Iterable[str]) -> dict[str, list[str]]:

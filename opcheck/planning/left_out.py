@@ -58,7 +58,7 @@ def _lacked(operator: Operator, device: DeviceProfile, wanted: Selection) -> Ite
 
 def _selected(operator: Operator, device: DeviceProfile, wanted: Selection) -> dict[tuple[Variant, str, str], None]:
     """Return the selected cases of an operator, in order."""
-    return {(case.variant, case.dtype, case.check): None for case in cases_on(device, operator, wanted)}
+    return {(case.variant, case.dtype, case.check): None for case in cases_on(operator, device, wanted)}
 
 
 def _claim(variant: Variant, dtype: str, check: str) -> tuple[Variant, str, bool]:

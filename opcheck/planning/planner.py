@@ -26,11 +26,11 @@ def plan(
         if wanted.takes_operator(operator)
         for device in several
         if not rule_against(operator, device)
-        for case in cases_on(device, operator, wanted, seed)
+        for case in cases_on(operator, device, wanted, seed)
     ]
 
 
-def cases_on(device: DeviceProfile, operator: Operator, wanted: Selection, seed: int = 0) -> Iterator[Case]:
+def cases_on(operator: Operator, device: DeviceProfile, wanted: Selection, seed: int = 0) -> Iterator[Case]:
     """Yield the selected cases of an operator on a device, regardless of `rule_against`.
 
     The checks of a variant in a dtype are consecutive, since they share samples.

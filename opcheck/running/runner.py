@@ -75,7 +75,8 @@ def _skipped(case: Case, session: RunSession) -> Outcome | None:
     present = session.device(case.device).availability
     if not present.present:
         return Outcome.of(case, "skipped", not_present(case.device.name, present.reason))
-    return Outcome.of(case, "skipped", case.reason_to_skip) if case.reason_to_skip else None
+    reason = case.reason_to_skip
+    return Outcome.of(case, "skipped", reason) if reason else None
 
 
 def _refused(case: Case, session: RunSession) -> Outcome | None:
