@@ -196,7 +196,7 @@ BESIDES = {
     "dtypes": ("too_large",),
     "gradients": ("guards",),
     "looks": ("derived",),
-    "point": ("guards", "fallbacks", "coverage"),
+    "point": ("guards", "fallbacks", "extent"),
     "process_state": ("runner",),
     "session": ("runner",),
     "worker": ("watchdog",),

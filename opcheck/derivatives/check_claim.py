@@ -9,8 +9,8 @@ import torch
 from opcheck.derivatives.autodiff import Function, Mode
 from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import same
-from opcheck.derivatives.coverage import Extent
 from opcheck.derivatives.disagreement import Disagreement
+from opcheck.derivatives.extent import Extent
 from opcheck.derivatives.gradients import attributes, batching, memory_of_cotangents, nondeterminism, undefined_in
 from opcheck.derivatives.jacobians import compare, digits_lost, unlike_reference
 from opcheck.derivatives.point import Point, Step

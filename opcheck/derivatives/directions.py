@@ -17,8 +17,8 @@ from torch import Tensor
 from opcheck.derivatives.autodiff import Mode, Tensors
 from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.cotangents import directions, probe
-from opcheck.derivatives.coverage import Extent
 from opcheck.derivatives.differences import Differences
+from opcheck.derivatives.extent import Extent
 
 
 class Directions:

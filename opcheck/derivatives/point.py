@@ -30,10 +30,10 @@ from opcheck.derivatives.autodiff import (
 )
 from opcheck.derivatives.coordinates import largest_difference, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
-from opcheck.derivatives.coverage import AUTO, Coverage, Extent
 from opcheck.derivatives.differences import Differences, batched, differences, looped, stencil
 from opcheck.derivatives.directions import Colors, Directions, Random
 from opcheck.derivatives.disagreement import Names
+from opcheck.derivatives.extent import AUTO, Coverage, Extent
 from opcheck.derivatives.independence import independent_axes
 from opcheck.derivatives.refusals import tried
 from opcheck.derivatives.rounding import rounding_unit

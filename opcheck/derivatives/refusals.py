@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import torch
 
-from opcheck.derivatives.coverage import TooLarge
+from opcheck.derivatives.extent import TooLarge
 
 NO_REFUSAL = (TooLarge, MemoryError, torch.OutOfMemoryError)
 """Exceptions that do not show what a function supports."""

@@ -68,15 +68,15 @@ class Search:
     def draft(self) -> Draft | None:
         """Return the draft that follows from samples that work; None if none works, for the reason of `refusal`."""
         is_function = not isinstance(self.target, type)
-        if is_function and not self.own.given and all(one.is_plain for one in chain(*self.parameters())):
+        if is_function and not self.own.given and all(one.is_plain for one in chain(*self.parameters)):
             self.hopeless = TAKES_NO_TENSOR
         for _ in () if self.hopeless else self.constructions():
             tries = list(self.one_of_each(map(self.samples_of, self.groups)) if self.own.given else self.guessed())
             if tries:
                 variants = variants_of(self.name, self.caller.modules) if is_function else []
-                out = is_function and takes_out(self.target) is False
+                has_out = not is_function or takes_out(self.target) is not False
                 evaluated = self.in_evaluation(tries[0].sample)
-                return Draft.of(self.name, [*tries, *evaluated], self.caller.module, variants, out=not out)
+                return Draft.of(self.name, [*tries, *evaluated], self.caller.module, variants, out=has_out)
         error = self.caller.nearest[1].error
         if isinstance(error, Untestable) and error.is_plain and not self.own.given:
             self.hopeless = self.hopeless or RETURNS_NO_TENSOR
@@ -109,7 +109,7 @@ class Search:
 
     def unknown(self) -> Parameter | None:
         """Return the first required parameter without a guess; of a module, also of its constructor."""
-        parameters = self.parameters()
+        parameters = self.parameters
         if isinstance(self.target, type) and self.caller.module is None:
             parameters = [parameters_of_constructor(self.target), *parameters]
         every = chain.from_iterable(parameters)
@@ -140,10 +140,12 @@ class Search:
         own = [call for call in group if call.get("module", self.caller.module) == self.caller.module]
         return [{key: value for key, value in call.items() if key != "module"} for call in own]
 
+    @cached_property
     def parameters(self) -> list[list[Parameter]]:
-        """Return lists of parameters to guess arguments for, to be tried in turn."""
-        make: Any = self.target  # of a class, forward has the parameters
-        return parameters_of(MethodType(make.forward, make) if hasattr(make, "forward") else make, self.name)
+        """Lists of parameters to guess arguments for, to be tried in turn: of a class of modules, those of forward."""
+        make: Any = self.target
+        called = MethodType(make.forward, make) if isinstance(self.target, type) else make
+        return parameters_of(called, self.name)
 
     def one_of_each(self, groups: Iterable[Sequence[SampleData]]) -> Iterator[Accepted]:
         """Yield the result of the first sample of each group that is not refused."""
@@ -152,7 +154,7 @@ class Search:
 
     def guessed(self) -> Iterator[Accepted]:
         """Yield the result of a guessed sample, then those of samples that differ from it in one respect."""
-        for parameters in self.parameters():
+        for parameters in self.parameters:
             main = self.likeliest(parameters)
             if main is not None:
                 yield main

@@ -9,8 +9,8 @@ from operators.faulty import not_batchable
 from opcheck.derivatives import default_numbers
 from opcheck.derivatives.autodiff import Primal, Pullback
 from opcheck.derivatives.coordinates import vector
-from opcheck.derivatives.coverage import Coverage
 from opcheck.derivatives.differences import batched
+from opcheck.derivatives.extent import Coverage
 from opcheck.derivatives.point import Point
 
 REAL, COMPLEX = torch.float64, torch.complex128

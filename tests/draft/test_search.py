@@ -382,10 +382,20 @@ def test_who_draws_random_numbers_is_random_even_if_two_calls_agree(monkeypatch)
     assert not draft("torch.sin").reseed
 
 
+def test_a_module_that_is_an_object_is_called_like_a_function(monkeypatch):
+    class Scaled(torch.nn.Module):
+        def forward(self, x, factor=2.0):
+            return x * factor
+
+    monkeypatch.setattr(Scaled, "__module__", "operators.modules")
+    monkeypatch.setattr(modules, "scaled", Scaled(), raising=False)
+    assert draft("operators.modules.scaled").samples[0] == {"args": [{"shape": [2, 3]}]}
+
+
 class TestBuiltinFunctions:
     def test_what_is_written_to_is_no_input(self):
         for path in ("torch.batch_norm_elemt", "torch.batch_norm_backward_reduce"):
-            (parameters,) = search(path).parameters()
+            (parameters,) = search(path).parameters
             assert parameters
             assert not any(one.name.startswith("out") for one in parameters)
 

@@ -5,7 +5,7 @@ from operators.asking import Request, check_claim
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, TooLarge
-from opcheck.derivatives.coverage import MATRICES
+from opcheck.derivatives.extent import MATRICES
 from opcheck.derivatives.tolerances import DOUBLE
 
 CHECKS = ("backward", "forward_ad", "batched_grad", "batched_forward_grad")
