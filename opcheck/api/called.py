@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch._library.custom_ops import CustomOpDef
 
-from opcheck.samples.arguments import OVERLOAD, PACKET, all_names_of
+from opcheck.samples.arguments import OVERLOAD, PACKET, signature_of
 from opcheck.samples.leaves import Given
 from opcheck.samples.modules import ModuleCall, uninitialized
 from opcheck.samples.results import leaves_of
@@ -99,7 +99,7 @@ def operator_of(
         registered=isinstance(function, REGISTERED),
     )
     operator = Operator(spec, (sample,), "", document, 0)
-    for mistake in operator.unknown_arguments(all_names_of(function, spec.name)):
+    for mistake in operator.unknown_arguments(signature_of(function, spec.name).names):
         raise ValueError(f"supports: {worded(mistake.what, mistake.expected, mistake.nearest)}")
     return operator
 

@@ -21,7 +21,7 @@ from opcheck.derivatives.tolerances import too_coarse_in
 from opcheck.devices.device import CPU, Device
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
-from opcheck.samples.arguments import all_names_of, argument_label, names_of
+from opcheck.samples.arguments import argument_label, signature_of
 from opcheck.samples.cache import Cache, Memo, once
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.inputs import Inputs
@@ -106,7 +106,7 @@ class Context:
     @once
     def parameters(self) -> tuple[str, ...]:
         """The names of the operator's positional parameters; empty if they are unknown."""
-        return names_of(self.operator, self.case.variant.path)
+        return signature_of(self.operator, self.case.variant.path).positional
 
     @property
     def unknown_arguments(self) -> list[Mistake]:
@@ -119,7 +119,7 @@ class Context:
             return []
         if any(sample.module is not None for sample in samples):
             return list(operator.unknown_arguments())
-        names = all_names_of(self.operator, self.case.variant.path)
+        names = signature_of(self.operator, self.case.variant.path).names
         if isinstance(self.operator, ModuleCall):
             names += [key for sample in samples for key in self.operator.keys(sample.kwargs).values()]
         return list(operator.unknown_arguments(names))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,15 +10,9 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.attempts import Attempt
-from opcheck.samples.arguments import defaults_of, names_of
-from opcheck.samples.derive import Keywords
+from opcheck.samples.arguments import Signature
 from opcheck.samples.inputs import parts
 from opcheck.samples.results import differentiable
-
-
-def signature_of(operator: Callable[..., Any], path: str) -> Keywords:
-    """Return the names and defaults of the parameters of an operator. path: its dotted path."""
-    return Keywords(defaults_of(operator, path), positional=names_of(operator, path))
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +21,12 @@ class Call:
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    signature: Keywords
+    signature: Signature
     outputs: tuple[Tensor, ...]
     """The outputs of floating or complex dtype."""
 
     @classmethod
-    def of(cls, attempt: Attempt, signature: Keywords) -> Call | None:
+    def of(cls, attempt: Attempt, signature: Signature) -> Call | None:
         """Return the call of an attempt; None if the operator refused it, or if no output requires grad."""
         if attempt.subject is None or not any(output.requires_grad for output in attempt.outputs):
             return None

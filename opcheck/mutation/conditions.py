@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from opcheck.mutation.call import Call
-    from opcheck.samples.derive import Keywords
+    from opcheck.samples.arguments import Signature
 
 Predicate = Callable[["Call"], bool]
 
@@ -136,7 +136,7 @@ def register_condition(words: str, name: str = "") -> Callable[[Predicate], Pred
     return decorate
 
 
-def conditions(samples: Iterable[Sample], signature: Keywords, dtypes: Iterable[str]) -> Iterator[Condition]:
+def conditions(samples: Iterable[Sample], signature: Signature, dtypes: Iterable[str]) -> Iterator[Condition]:
     """Yield the conditions of an operator: the fixed and the registered ones, and those for its keywords and dtypes.
 
     There is a condition for each keyword that is not a tensor, for two keywords at once, and for each dtype.

@@ -11,15 +11,15 @@ from opcheck.checks.attempts import Attempt, attempt, attempts
 from opcheck.checks.looks import look
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.subject import Context
-from opcheck.mutation.call import Call, signature_of
+from opcheck.mutation.call import Call
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import is_about
 from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
 from opcheck.running.session import RunSession
+from opcheck.samples.arguments import Signature, signature_of
 from opcheck.samples.cache import Cache
-from opcheck.samples.derive import Keywords
 from opcheck.spec.checks import Derive
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator, Sample
@@ -108,7 +108,7 @@ class Target:
         return [case for case in self.planned if case.check == name]
 
     @cached_property
-    def signature(self) -> Keywords:
+    def signature(self) -> Signature:
         """The signature of the operator. Raises Unresolved."""
         case = self.looks[0]
         return signature_of(self.session.context(case).operator, case.variant.path)

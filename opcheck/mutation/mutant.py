@@ -15,8 +15,8 @@ from opcheck.checks.per_sample import implementation
 from opcheck.mutation.call import Call
 from opcheck.mutation.conditions import Condition
 from opcheck.mutation.measure import Answer, Derivative, Measured, Target
+from opcheck.samples.arguments import Signature
 from opcheck.samples.cache import Cache
-from opcheck.samples.derive import Keywords
 from opcheck.samples.inputs import mapped
 
 
@@ -52,7 +52,7 @@ def _spoiled(derivative: Tensor) -> Tensor:
 
 
 def mutant(
-    operator: Callable[..., Any], condition: Condition, signature: Keywords, of: Derivative = "gradient"
+    operator: Callable[..., Any], condition: Condition, signature: Signature, of: Derivative = "gradient"
 ) -> Callable[..., Any]:
     """Return an operator with the same outputs as `operator`, but a wrong derivative if a condition holds."""
 

@@ -15,7 +15,7 @@ from opcheck.devices.presence import Availability, ask, own_modules
 from opcheck.planning.case import Case
 from opcheck.running import process_state
 from opcheck.running.outcome import rerun_of
-from opcheck.samples.arguments import all_names_of
+from opcheck.samples.arguments import signature_of
 from opcheck.samples.cache import Cache
 from opcheck.samples.resolve import Unresolved, import_module, resolve_module, resolve_operator
 from opcheck.settings import Settings
@@ -170,7 +170,7 @@ def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
         try:
             found = find(path, settings.modules)
             if keys == (own,) and operator.spec.module is None:  # else parameters of the module have names, too
-                mistakes = operator.unknown_arguments(all_names_of(found, path))
+                mistakes = operator.unknown_arguments(signature_of(found, path).names)
                 problems += [operator.problem(*mistake) for mistake in mistakes]
         except Unresolved as error:
             problems.append(operator.problem(keys, str(error), nearest=error.hint))

@@ -9,21 +9,22 @@ from typing import Any, NamedTuple, TypeGuard
 import torch
 
 
-class Parameter(NamedTuple):
-    """A parameter of an operator."""
+class Signature(NamedTuple):
+    """The parameters of an operator; empty if they are unknown."""
 
-    name: str
-    default: Any
-    """The default value; `NO_DEFAULT` if there is none."""
-    by_position: bool
-    by_name: bool
+    positional: tuple[str, ...]
+    """The names of the parameters that can be passed by position, in order."""
+    defaults: dict[str, Any]
+    """The default values of those that can be passed by name."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of positional parameters, and of those with a default that only have a name."""
+        return [*self.positional, *(name for name in self.defaults if name not in self.positional)]
 
 
-NO_DEFAULT = inspect.Parameter.empty
-
-
-def described(operator: Callable[..., Any], path: str) -> list[Parameter]:
-    """Return the parameters of an operator, by its schema or its signature; an empty list if it has neither.
+def signature_of(operator: Callable[..., Any], path: str) -> Signature:
+    """Return the parameters of an operator, by its schema or its signature.
 
     Built-in functions of torch have no Python signature. They have the parameters of the ATen operator of the same
     name, whose schema says of each that it can be passed by position.
@@ -31,31 +32,18 @@ def described(operator: Callable[..., Any], path: str) -> list[Parameter]:
     path: the dotted path of the operator.
     """
     if schemas := schemas_of(operator, path):
-        found = ((one, one.default_value if one.has_default_value() else NO_DEFAULT) for one in schemas[0].arguments)
         # ATen calls the first argument `self`, the documentation calls it `input`.
-        return [Parameter("input" if one.name == "self" else one.name, value, True, True) for one, value in found]
+        listed = [("input" if one.name == "self" else one.name, one) for one in schemas[0].arguments]
+        defaults = {name: one.default_value for name, one in listed if one.has_default_value()}
+        return Signature(tuple(name for name, _ in listed), defaults)
     try:
         declared = parameters(operator)
     except (TypeError, ValueError):
-        return []
-    return [Parameter(one.name, one.default, one.kind in POSITIONAL, one.kind in KEYWORD) for one in declared]
-
-
-def names_of(operator: Callable[..., Any], path: str) -> tuple[str, ...]:
-    """Return the names of an operator's positional parameters; an empty tuple if they are unknown."""
-    return tuple(one.name for one in described(operator, path) if one.by_position)
-
-
-def all_names_of(operator: Callable[..., Any], path: str) -> list[str]:
-    """Return the names of an operator's positional parameters, and of those with a default that only have a name."""
-    known = described(operator, path)
-    return [one.name for one in known if one.by_position or (one.by_name and one.default is not NO_DEFAULT)]
-
-
-def defaults_of(operator: Callable[..., Any], path: str) -> dict[str, Any]:
-    """Return the default values of an operator's parameters that can be passed by name."""
-    known = described(operator, path)
-    return {one.name: one.default for one in known if one.by_name and one.default is not NO_DEFAULT}
+        return Signature((), {})
+    named = [one for one in declared if one.kind in KEYWORD and one.default is not one.empty]
+    return Signature(
+        tuple(one.name for one in declared if one.kind in POSITIONAL), {one.name: one.default for one in named}
+    )
 
 
 def schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:

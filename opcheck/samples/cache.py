@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import wraps
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -44,23 +44,13 @@ class Memo:
         return result
 
 
-class HasMemo(Protocol):
-    """An object with results that are computed once."""
-
-    @property
-    def memo(self) -> Memo:
-        """The cache of its results."""
-
-
-Owner = TypeVar("Owner", bound=HasMemo)
-
-
-def once(function: Callable[[Owner], T]) -> Callable[[Owner], T]:
+def once(function: Callable[[Any], T]) -> Callable[[Any], T]:
     """Make a function of an object compute its result once: it is cached in the `memo` of the object."""
 
     @wraps(function)
-    def kept(owner: Owner) -> T:
-        return owner.memo.once(function.__qualname__, lambda: function(owner))
+    def kept(owner: Any) -> T:
+        result: T = owner.memo.once(function.__qualname__, lambda: function(owner))
+        return result
 
     return kept
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
-from opcheck.samples.arguments import KEYWORD, POSITIONAL, defaults_of, is_function, names_of, parameters
+from opcheck.samples.arguments import KEYWORD, POSITIONAL, is_function, parameters, signature_of
 from opcheck.samples.derive import Keywords
 from opcheck.samples.derive.keywords import NONE, is_dim
 from opcheck.samples.modules import ModuleCall
@@ -46,11 +46,11 @@ def keywords_of(
         for name, value in kwargs.items():
             if isinstance(value, (bool, int, float, str, NoneValue)):
                 listed.setdefault(name, {})[render(value)] = value
-    names = names_of(function, path)
-    given = names[:positional]
-    defaults = {name: default for name, default in defaults_of(function, path).items() if name not in given}
+    signature = signature_of(function, path)
+    given = signature.positional[:positional]
+    defaults = {name: default for name, default in signature.defaults.items() if name not in given}
     choices = {name: [*values.values()] for name, values in listed.items() if name not in given}
-    return Keywords(defaults, choices, names)
+    return Keywords(defaults, choices, signature.positional)
 
 
 def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:

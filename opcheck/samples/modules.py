@@ -151,11 +151,11 @@ def uninitialized(module: Module) -> dict[str, Tensor]:
 def initialize(module: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Call a lazy module once, which gives shapes and initial values to its parameters and buffers.
 
-    The call has no other effect: running statistics stay as constructed. An exception of forward is ignored if all
-    parameters and buffers have shapes. Raises ValueError if some still have none.
+    The call is in evaluation mode, so that running statistics stay as constructed. An exception of forward is ignored
+    if all parameters and buffers have shapes. Raises ValueError if some still have none.
     """
     why = "forward does not use it"
-    with torch.no_grad(), _otherwise_unchanged(module):
+    with torch.no_grad(), evaluating(module):
         try:
             module(*args, **kwargs)
         except Exception as error:
@@ -163,31 +163,6 @@ def initialize(module: Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     left = uninitialized(module)
     if left:
         raise ValueError(f"{next(iter(left))} is lazy, and has no shape after a call with the sample: {why}")
-
-
-@contextmanager
-def _otherwise_unchanged(module: Module) -> Iterator[None]:
-    """Restore parameters and buffers at the end, lazy ones to their values just before the forward of their module."""
-    kept: dict[tuple[int, str], tuple[dict[str, Any], str, Tensor, Tensor]] = {}
-
-    def keep(part: Module, args: Any = ()) -> None:
-        for table in (part._parameters, part._buffers):
-            for name, tensor in table.items():
-                if tensor is not None and not is_lazy(tensor):
-                    kept.setdefault((id(table), name), (table, name, tensor, tensor.detach().clone()))
-
-    for part in module.modules():
-        keep(part)
-    # Hooks run in the order of registration: the hook that initializes a lazy module runs before `keep`.
-    handles = [part.register_forward_pre_hook(keep) for part in module.modules()]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-        for table, name, tensor, before in kept.values():
-            tensor.copy_(before)
-            table[name] = tensor
 
 
 def initial(module: Module, imaginary: Module | None, init: Mapping[str, Init]) -> Iterator[tuple[str, Tensor, bool]]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -21,9 +20,6 @@ from opcheck.spec.problems import Problem, SpecError, nearest
 from opcheck.spec.templates import Template, builtin, builtin_names
 from opcheck.spec.wording import explain, validated
 from opcheck.text import digest
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 BUILTIN = "builtin"
 """The path that refers to the shipped library."""
@@ -43,43 +39,31 @@ def shipped(inside: str, beside: str) -> Path:
     return installed if installed.is_dir() else package.parent / beside
 
 
-def _once(make: Callable[Concatenate[Catalogue, P], T]) -> Callable[Concatenate[Catalogue, P], T]:
-    """Decorate a method of a catalogue to cache its result by its arguments."""
-
-    @wraps(make)
-    def known(self: Catalogue, /, *of: P.args, **how: P.kwargs) -> T:
-        key = (make.__name__, *of, *how.values())
-        if key not in self._known:
-            self._known[key] = make(self, *of, **how)
-        result: T = self._known[key]
-        return result
-
-    return known
-
-
 @dataclass
 class Catalogue:
     """A cache of TOML files: each is read once, when it is first requested. One with a mistake is read again."""
 
-    _known: dict[tuple[object, ...], Any] = field(default_factory=dict)
-    """The results of the methods, by name and arguments."""
+    _texts: set[str] = field(default_factory=set)
+    """The texts of the parsed files."""
 
-    @_once
+    def __post_init__(self) -> None:
+        for method in (self.content, self.document, self.template, self.below, self.templates):
+            setattr(self, method.__name__, cache(method))
+
     def content(self, file: Path) -> bytes:
         """Return the bytes of a file. Raises SpecError if it cannot be read."""
         return read_bytes(file)
 
-    @_once
     def document(self, file: Path) -> Document:
         """Return a parsed TOML file. Raises SpecError if it is not valid TOML."""
-        return Document.parse(shown(file), decoded(self.content(file), file))
+        document = Document.parse(shown(file), decoded(self.content(file), file))
+        self._texts.add(document.text)
+        return document
 
-    @_once
     def template(self, file: Path) -> Template:
         """Return a template. Raises SpecError if it is invalid."""
         return Template.of(file.stem, self.document(file))
 
-    @_once
     def below(self, folder: Path) -> list[Path]:
         """Return the TOML files below a folder in order, except settings of tools.
 
@@ -97,7 +81,6 @@ class Catalogue:
             raise SpecError(problems)
         return sorted(files)
 
-    @_once
     def templates(self, root: Path, *, alone: bool = False) -> dict[str, list[Path]]:
         """Return the template files for the specs of a folder, by name. A name with several files is a mistake.
 
@@ -111,7 +94,7 @@ class Catalogue:
 
     def digest(self) -> str:
         """Return a digest of the texts of all parsed TOML files."""
-        return digest({one.text for one in self._known.values() if isinstance(one, Document)})
+        return digest(self._texts)
 
     def _is_template(self, file: Path) -> bool:
         """Return whether a file has a key `template`, or seems to have one if it cannot be parsed."""

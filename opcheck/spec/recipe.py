@@ -23,8 +23,6 @@ Through = Literal[
     "symmetrize", "tril", "triu", "positive_diagonal", "positive_definite", "low_rank", "log_simplex", "simplex",
     "orthogonal", "unit_norm",
 ]  # fmt: skip
-PLAIN = frozenset({"shape", "dtype", "low", "high", "exclude", "grad"})
-"""Keys of a tensor that can be combined freely."""
 MARGIN = 0.1
 """The minimum distance of values from excluded points, far above the step of any finite difference."""
 SQUARE_STRUCTURES = ("hermitian", "positive_definite")
@@ -165,9 +163,8 @@ class Tensor(Model):
         check_bounds(self.low, self.high, self.exclude)
         if self.grad and self.dtype not in (None, "real") and not dtypes.is_differentiable(self.dtype):
             raise refuse(f"a tensor of {self.dtype} has no derivative", "a floating or complex dtype", at=("grad",))
-        if self.model_fields_set - PLAIN:
-            self._refuse_contradictions()
-            self._refuse_contradictions_of_layout()
+        self._refuse_contradictions()
+        self._refuse_contradictions_of_layout()
         return self
 
     def _refuse_contradictions(self) -> None:

@@ -12,7 +12,7 @@ from opcheck.checks import attempts
 from opcheck.planning import Selection, load, plan
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
-from opcheck.samples.arguments import defaults_of
+from opcheck.samples.arguments import signature_of
 from opcheck.settings import Settings
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.strides import MEMORIES
@@ -481,7 +481,7 @@ def test_what_the_operator_refuses_in_forward_is_counted(tmp_path):
     ],
 )
 def test_keywords_are_those_of_the_schema_or_the_signature_that_have_a_default(operator, path, some):
-    found = defaults_of(operator, path)
+    found = signature_of(operator, path).defaults
     assert some.items() <= found.items()
     assert not {"self", "input", "x", "a", "b", "args", "kwargs"} & set(found)
 

@@ -10,10 +10,10 @@ import torch
 from opcheck.mutation import conditions as table
 from opcheck.mutation.call import Call
 from opcheck.mutation.conditions import CONDITIONS, Condition, conditions, register_condition
-from opcheck.samples.derive import Keywords
+from opcheck.samples.arguments import Signature
 
-PLAIN = Keywords(positional=("input", "other"))
-SCALED = Keywords({"factor": 2.0, "flip": False}, positional=("input", "factor", "flip"))
+PLAIN = Signature(("input", "other"), {})
+SCALED = Signature(("input", "factor", "flip"), {"factor": 2.0, "flip": False})
 
 
 def call(*args, signature=PLAIN, outputs=None, **kwargs):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from operators import diagnosed, faulty
 
-from opcheck.samples.arguments import argument_label, defaults_of, names_of, takes_out
+from opcheck.samples.arguments import argument_label, signature_of, takes_out
 
 
 class OldStyle(torch.autograd.Function):
@@ -26,7 +26,7 @@ class OldStyle(torch.autograd.Function):
     ],
 )
 def test_names_of_positional_parameters(operator, names):
-    assert names_of(operator, getattr(operator, "__name__", "")) == names
+    assert signature_of(operator, getattr(operator, "__name__", "")).positional == names
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_names_of_custom_operators():
     def scaled(value: torch.Tensor, factor: float) -> torch.Tensor:
         return value * factor
 
-    assert names_of(scaled, "scaled") == ("value", "factor")
-    assert names_of(torch.ops.opcheck_names.scaled.default, "scaled") == ("value", "factor")
+    assert signature_of(scaled, "scaled").positional == ("value", "factor")
+    assert signature_of(torch.ops.opcheck_names.scaled.default, "scaled").positional == ("value", "factor")
 
 
 def doubled(value: torch.Tensor, times: int = 2) -> torch.Tensor:
@@ -58,8 +58,8 @@ def doubled(value: torch.Tensor, times: int = 2) -> torch.Tensor:
 
 def test_a_function_in_torchscript_has_the_names_and_defaults_of_its_schema():
     scripted = torch.jit.script(doubled)
-    assert names_of(scripted, "doubled") == ("value", "times")
-    assert defaults_of(scripted, "doubled") == {"times": 2}
+    assert signature_of(scripted, "doubled").positional == ("value", "times")
+    assert signature_of(scripted, "doubled").defaults == {"times": 2}
     assert takes_out(scripted) is False
 
 
