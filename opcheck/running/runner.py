@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -155,13 +156,31 @@ def _contained(context: Context, start: State) -> Iterator[Contained]:
     contained = Contained()
     with applied(start, context.device.string) as contained.left, _distinct_interrupts() as distinct:
         try:
-            yield contained
+            with _forks_ended():
+                yield contained
         except _Interrupted:
             raise
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and not distinct():
                 raise
             contained.error = error
+
+
+@contextmanager
+def _forks_ended() -> Iterator[None]:
+    """End a process that the body has forked where the body ends: it would go on as if it were this process."""
+    process, status = os.getpid(), 0
+    try:
+        yield
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        raise
+    except BaseException:
+        status = 1
+        raise
+    finally:
+        if os.getpid() != process:
+            os._exit(status & 0xFF)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Watches worker processes: kills those that use too much memory, and finds out why a worker has ended.
+"""Watches worker processes: kills those that use too much memory, and what they leave, and finds out why one has ended.
 
 Each worker records its current activity in a file, its lifeline, which can be read after the worker hangs or dies.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -55,7 +56,7 @@ IMPORTING = 30.0
 """The least time limit for imports, in seconds. They may start a device, which takes longer than a case."""
 
 PERIOD = 0.1
-"""Seconds between two checks of the workers' memory."""
+"""Seconds between two checks of the workers."""
 
 PATIENCE = 2.0
 """Seconds to wait for a process to end after it has closed its connection."""
@@ -87,6 +88,8 @@ class Watchdog:
         self.folder, self.seconds, self.memory = folder, seconds, memory
         self._killed: dict[str, str] = {}
         """Why workers were killed, by name of the worker."""
+        self._ended = set[str]()
+        """The names of the workers that have ended, with the processes that they had started."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="opcheck watchdog", daemon=True)
 
@@ -94,14 +97,21 @@ class Watchdog:
         """Start watching."""
         self._thread.start()
 
+    def kill_busy(self) -> None:
+        """Kill every worker that still runs a case."""
+        for _, sign in self._signs():
+            if sign.doing == "case":
+                with suppress(psutil.Error):  # it has ended already
+                    psutil.Process(sign.pid).kill()
+
     def stop(self) -> None:
-        """Stop watching, and kill every worker that still runs a case."""
+        """Stop watching, and kill every worker that still runs a case, and the processes that workers have started."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
-        for _, process in self._busy():
-            with suppress(psutil.Error):  # it has ended already
-                process.kill()
+        self.kill_busy()
+        for _, sign in self._signs():
+            _kill_group(sign.pid)
 
     def path_of(self, worker: str) -> Path:
         """Return the lifeline file of a worker."""
@@ -128,22 +138,35 @@ class Watchdog:
         took = time.monotonic() - sign.since if sign.doing == "case" else 0.0
         return Death(cause, sign, output, took, is_time_out)
 
-    def _busy(self) -> Iterator[tuple[str, psutil.Process]]:
-        """Yield the name and the process of each worker that runs a case."""
+    def _signs(self) -> Iterator[tuple[str, Sign]]:
+        """Yield the name and the sign of each worker, except those that have recorded nothing or have ended."""
         for path in self.folder.glob("*.sign"):
-            sign = read_sign(path)
-            if sign.doing == "case":
-                with suppress(psutil.Error):  # it has ended
-                    yield path.stem, psutil.Process(sign.pid)
+            if path.stem not in self._ended and (sign := read_sign(path)).pid:
+                yield path.stem, sign
 
     def _watch(self) -> None:
-        most = self.memory
-        while most is not None and not self._stopped.wait(PERIOD):
-            for name, process in self._busy():
+        while not self._stopped.wait(PERIOD):
+            for name, sign in self._signs():
                 with suppress(psutil.Error):
-                    if name not in self._killed and process.memory_info().rss > most * 2**20:
-                        self._killed[name] = f"out of memory: the process takes more than {most} MiB"
-                        process.kill()
+                    self._look_at(name, sign.doing, psutil.Process(sign.pid))
+
+    def _look_at(self, name: str, doing: Doing, process: psutil.Process) -> None:
+        """Kill a worker that uses too much memory, and what a worker that has ended leaves."""
+        most = self.memory
+        if process.status() == psutil.STATUS_ZOMBIE:
+            # A process that it has forked keeps its connection open: without this, nobody would notice its end.
+            _kill_group(process.pid)
+            self._ended.add(name)
+        elif doing == "case" and most and name not in self._killed and process.memory_info().rss > most * 2**20:
+            self._killed[name] = f"out of memory: the process takes more than {most} MiB"
+            process.kill()
+
+
+def _kill_group(worker: int) -> None:
+    """Kill the process group of a worker: the worker, and the processes that it has started. worker: its process id."""
+    if worker and hasattr(os, "killpg"):  # 0 would be the group of this process
+        with suppress(OSError):  # the group is empty, or the worker has no group of its own
+            os.killpg(worker, signal.SIGKILL)
 
 
 def limit_of(doing: Doing, seconds: float | None) -> float | None:

@@ -22,8 +22,12 @@ class Worker:
     def __init__(self, lifeline: Path, seconds: float | None) -> None:
         """Set up the process and redirect its output. Interrupts are ignored: the controlling process ends its workers.
 
+        The process gets a group of its own, so that the processes that operators start can be ended with it.
+
         seconds: the time limit of a case. None: no limit.
         """
+        if hasattr(os, "setpgrp"):  # not on Windows
+            os.setpgrp()
         self._seconds, self._abandoned = seconds, lifeline.parent / ABANDONED
         self._lifeline = os.open(lifeline, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._length = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
+import psutil
 import pytest
 
 OPERATORS = '''
@@ -278,3 +279,84 @@ def test_a_crash_at_a_derived_sample_says_which_and_what_to_do(shared):
     (record,) = shared("derived_crash", run).records.values()
     assert record["reason"] == "the process crashed (SIGSEGV), at sample 0 with size 2 -> 17"
     assert "leave this way to vary out of vary" in record["message"]
+
+
+FORKS = """
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+
+
+def noted(number):
+    with open("started", "a") as file:
+        file.write(f"{number}\\n")
+
+
+def sleeps_beside():
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
+    process.start()
+    noted(process.pid)
+
+
+def keeps(x):
+    child = os.fork()
+    if child == 0:
+        time.sleep(1000)
+    noted(child)
+    noted(subprocess.Popen(["sleep", "1000"]).pid)
+    return 2 * x
+
+
+def child_leaves(x):
+    child = os.fork()
+    if child == 0:
+        sys.exit(7)
+    assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 7
+    return 2 * x
+
+
+def child_goes_on(x):
+    child = os.fork()
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+    return 2 * x
+
+
+def starts_and_hangs(x):
+    sleeps_beside()
+    time.sleep(1000)
+
+
+def starts_and_exits(x):
+    sleeps_beside()
+    os._exit(3)
+"""
+
+
+def test_a_process_that_an_operator_starts_neither_holds_up_a_run_nor_outlives_it(project):
+    names = ("starts_and_exits", "child_leaves", "starts_and_hangs", "child_goes_on", "keeps")
+    project.write("forks.py", FORKS)
+    project.write("pyproject.toml", SETTINGS.replace("ends", "forks"))
+    project.write("many.toml", DEFAULTS + "".join(f'[[operator]]\nname = "forks.{name}"\n' for name in names))
+    run = project.run("opcheck", "run", "--check=dtypes", "--timeout=6", "--report-json", "report.json", seconds=200)
+    reasons = {record["operator"].removeprefix("forks."): record["reason"] for record in run.records.values()}
+    assert reasons == {
+        "starts_and_exits": "the process exited, with status 3, at sample 0",
+        "child_leaves": "",
+        "starts_and_hangs": "time-out: it takes longer than 6 s, at sample 0",
+        "child_goes_on": "",
+        "keeps": "",
+    }
+    assert run.code == 1
+    started = [int(line) for line in (project.folder / "started").read_text().split()]
+    assert len(started) >= 4
+    assert [number for number in started if is_running(number)] == []
+
+
+def is_running(number):
+    try:
+        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

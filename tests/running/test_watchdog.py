@@ -118,6 +118,45 @@ def test_a_case_that_takes_too_much_memory_is_ended(tmp_path, child):
     watchdog.stop()
 
 
+FORKS = """
+import multiprocessing, os
+def forks():
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    process.start()
+    print(process.pid, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["with worker.busy('a'): forks(); os._exit(3)", "forks(); os._exit(3)", "forks(); time.sleep(60)"],
+    ids=["ends-in-a-case", "ends-idle", "is-stopped"],
+)
+def test_what_a_worker_has_started_ends_with_it(tmp_path, code):
+    watchdog = Watchdog(tmp_path)
+    command = [sys.executable, "-c", WORKER + FORKS + code, str(watchdog.path_of("gw0"))]
+    with subprocess.Popen(command) as process:
+        watchdog.start()
+        while not (text := read_output(watchdog.path_of("gw0"))):
+            time.sleep(0.05)
+        if "sleep" in code:
+            watchdog.stop()
+        assert is_gone(int(text))
+        assert process.wait() == (-9 if "sleep" in code else 3)
+    watchdog.stop()
+
+
+def is_gone(number, within=10.0):
+    """Return whether a process ends in time. Nobody may reap it, in a container."""
+    try:
+        process, deadline = psutil.Process(number), time.monotonic() + within
+        while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def test_a_case_within_its_memory_is_left_alone(tmp_path, child):
     watchdog = Watchdog(tmp_path, memory=100_000)
     process = child(HOARDS)

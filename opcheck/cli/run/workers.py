@@ -75,8 +75,9 @@ class Workers:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Kill the workers that are still busy after an interrupt. pytest-xdist would wait for them."""
-        self._watchdog.stop()
+        self._watchdog.kill_busy()
 
     def pytest_unconfigure(self) -> None:
-        """Remove the lifeline files."""
+        """Stop the watchdog, once pytest-xdist has ended the workers, and remove the lifeline files."""
+        self._watchdog.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
