@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from io import BufferedWriter, FileIO
@@ -35,12 +36,22 @@ def is_stream(path: Path) -> bool:
 
 
 def opened(path: Path) -> FileIO:
-    """Open a stream, or create or truncate a file, without a buffer. Raises OSError."""
+    """Open a stream, or create or truncate a file, without a buffer. Raises OSError.
+
+    A file is locked until it is closed: if another process has opened it so, OSError is raised and the file is unchanged.
+    """
     if is_stream(path):
         number = _descriptor(path)
         return FileIO(str(path) if number is None else os.dup(number), "w")
     path.parent.mkdir(parents=True, exist_ok=True)
-    return FileIO(str(path), "w+")
+    file = FileIO(str(path), "a+")
+    try:
+        _lock(file)
+        file.truncate(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def replace(path: Path, parts: Iterable[bytes]) -> None:
@@ -66,6 +77,19 @@ def replace(path: Path, parts: Iterable[bytes]) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _lock(file: FileIO) -> None:
+    """Lock a file for this process. Raises OSError if another process has locked it. Does nothing on Windows."""
+    if sys.platform != "win32":
+        import fcntl
+
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise OSError(f"another process is writing {file.name}") from None
+        except OSError:
+            pass  # the file system has no locks
 
 
 def _descriptor(path: Path) -> int | None:

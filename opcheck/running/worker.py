@@ -38,8 +38,7 @@ class Worker:
         gc.disable()  # objects created before the first case are kept: collecting would take 1/4 of the start-up time
         # The output of operators is not shown, unless the process dies: the output may contain the reason.
         self._output = os.open(lifeline.with_suffix(".out"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        for descriptor in (1, 2):
-            os.dup2(self._output, descriptor)
+        self._redirect()
 
     @contextmanager
     def imports(self, what: str) -> Iterator[None]:
@@ -72,6 +71,7 @@ class Worker:
             with self._limited(self._seconds):
                 yield
         finally:
+            self._redirect()  # the operator may have closed its output, without which pytest fails
             self._say(doing="idle", step="")
 
     @contextmanager
@@ -102,6 +102,10 @@ class Worker:
         text = json.dumps(self._sign).encode()
         os.pwrite(self._lifeline, text.ljust(self._length), 0)
         self._length = len(text)
+
+    def _redirect(self) -> None:
+        for descriptor in (1, 2):
+            os.dup2(self._output, descriptor)
 
     def _forget_output(self) -> None:
         if os.fstat(self._output).st_size:

@@ -102,6 +102,13 @@ def test_what_a_case_tried_last_is_said_and_not_what_one_before_it_did(tmp_path)
     assert death.cause == "the process crashed (SIGABRT)"
 
 
+def test_a_case_that_closes_the_output_closes_it_for_no_other(tmp_path):
+    code = "import os\nwith worker.busy('a'): os.close(1); os.close(2)\n"
+    code += "with worker.busy('b'): print('said', flush=True); os._exit(0)"
+    status, death = worked(Watchdog(tmp_path), code)
+    assert (status, death.sign.what, death.trace) == (0, "b", "said")
+
+
 def test_the_time_of_one_case_is_not_that_of_another_nor_of_what_lies_between(tmp_path):
     code = "for _ in range(3):\n    with worker.busy('a'): time.sleep(0.25)\n    time.sleep(0.3)\nsys.exit(5)"
     status, death = worked(Watchdog(tmp_path, seconds=0.5), code)
