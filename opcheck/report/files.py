@@ -38,7 +38,7 @@ def is_stream(path: Path) -> bool:
 def opened(path: Path) -> FileIO:
     """Open a stream, or create or truncate a file, without a buffer. Raises OSError.
 
-    A file is locked until it is closed: if another process has opened it so, OSError is raised and the file is unchanged.
+    A file is locked until it is closed. If another process has locked it, OSError is raised, and the file is unchanged.
     """
     if is_stream(path):
         number = _descriptor(path)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from stat import S_IMODE
 
 import pytest
 
-from opcheck.report.files import replace, within
+from opcheck.report.files import opened, replace, within
 from opcheck.spec.load import builtin_folder
 
 
@@ -25,6 +27,30 @@ def test_shipped_files_are_relative_to_the_library(tmp_path):
 
 def test_other_files_keep_their_whole_path(tmp_path):
     assert within(tmp_path / "project", Path(tmp_path, "other", "a.toml")) == (tmp_path / "other/a.toml").as_posix()
+
+
+WRITES = """
+import sys
+from pathlib import Path
+from opcheck.report.files import opened
+file = opened(Path(sys.argv[1]))
+file.write(b"of another")
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_file_that_another_process_is_writing_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "report.json"
+    command = [sys.executable, "-c", WRITES, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"ready\n"
+        with pytest.raises(OSError, match=f"^another process is writing {path}$"):
+            opened(path)
+        assert path.read_bytes() == b"of another"
+        process.stdin.close()
+    with opened(path):
+        assert path.read_bytes() == b""
 
 
 def mode_of(path):
