@@ -28,7 +28,7 @@ Doing = Literal["starting", "case", "idle", "broken"]
 cases. broken: it ends, since a case has changed something that cannot be restored."""
 
 TIMED_OUT = "Timeout ("
-"""The first characters of the traceback that faulthandler writes when a case exceeds its time limit."""
+"""The first characters of a traceback that faulthandler writes when a case exceeds its time limit."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,8 @@ class Watchdog:
         path = self.path_of(worker)
         cause = self._killed.get(worker) or _ending(read_sign(path).pid)
         sign = read_sign(path)  # read again: the worker has ended, and its record is final
-        is_time_out = _text(path, ".trace").startswith(TIMED_OUT)
+        # The traceback of a fork that has crashed may come before that of the worker.
+        is_time_out = any(line.startswith(TIMED_OUT) for line in _text(path, ".trace").splitlines())
         if is_time_out:
             cause = f"time-out: it takes longer than {limit_of(sign.doing, self.seconds):g} s"
         if sign.doing == "case" and sign.step:

@@ -82,6 +82,12 @@ def test_a_case_that_takes_too_long_ends_with_its_traceback(tmp_path, what):
     assert "in beside" not in death.trace
 
 
+def test_a_case_that_takes_too_long_once_a_fork_of_it_has_crashed_is_a_time_out(tmp_path):
+    code = "import os\nwith worker.busy('a'):\n    if os.fork() == 0: os.abort()\n    os.wait(); sleeps()"
+    _, death = worked(Watchdog(tmp_path, seconds=0.5), code)
+    assert (death.cause, death.is_time_out) == ("time-out: it takes longer than 0.5 s", True)
+
+
 def test_an_import_that_hangs_ends_with_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr("opcheck.running.watchdog.IMPORTING", 1.0)  # more than the limit of a case
     code = "import opcheck.running.watchdog\nopcheck.running.watchdog.IMPORTING = 1.0\n"
