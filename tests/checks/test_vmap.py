@@ -1,4 +1,4 @@
-"""Vmapping is held against the loop with all inputs batched, and with each one alone."""
+"""Vmapping is held against the loop with all inputs batched, and with each one alone; its gradients, too."""
 
 import pytest
 from operators.partial import Product
@@ -69,3 +69,58 @@ def test_a_wrong_batching_rule_is_noticed_in_single_precision(verdict_of, monkey
     samples = "samples = [{ args = [{ shape = [3] }, { shape = [3] }] }]"
     found = verdict_of("operators.partial.product", "vmap", "float32", 'dtypes = ["float32"]', samples)
     assert found.outcome == "failed"
+
+
+BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+TWO = "samples = [{ args = [{ shape = [3] }, { shape = [3] }] }]"
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("product_by_kernel", "is missing: its outputs do not require grad"),
+        ("product_by_kernel_of_one", "is not that of the loop"),
+    ],
+)
+def test_a_batching_rule_that_loses_the_gradient_is_caught(verdict_of, name, words, dtype):
+    found = verdict_of(f"operators.partial.{name}", "vmap", dtype, samples=TWO)
+    assert found.outcome == "failed"
+    assert found.reason == f"vmap: the gradient of x through the vmapped operator {words}"
+    assert "a vmap rule must" in found.message
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "keys", "samples"),
+    [
+        ("operators.partial.product_by_apply", "", TWO),
+        ("operators.right.square", "", ""),  # generate_vmap_rule = True
+        ("torch.mul", "", TWO),
+        ("torch.nn.Linear", "module = { args = [3, 2] }", "samples = [{ args = [{ shape = [4, 3] }] }]"),
+    ],
+)
+def test_right_gradients_of_a_vmapped_call_pass(verdict_of, name, keys, samples, dtype):
+    found = verdict_of(name, "vmap", dtype, keys, samples)
+    assert found.outcome == "passed", found.message
+    assert "notes" not in found.fields
+
+
+def test_gradients_of_a_vmapped_call_that_raise_are_noted(verdict_of):
+    found = verdict_of("operators.partial.product_raises_for_batches", "vmap", samples=TWO)
+    assert found.outcome == "passed", found.message
+    assert found.fields["notes"]["0"][0].startswith(
+        "the gradients of a vmapped call are not compared: NotImplementedError"
+    )
+
+
+@pytest.mark.parametrize("keys", ["supports = { backward = false }", "inplace = true"])
+def test_gradients_of_a_vmapped_call_are_compared_only_where_they_are_claimed(verdict_of, keys):
+    found = verdict_of("operators.partial.product_by_kernel", "vmap", keys=keys, samples=TWO)
+    assert found.outcome == "passed", found.message
+
+
+def test_a_gradient_that_is_wrong_without_vmap_as_well_is_left_to_its_own_check(verdict_of):
+    found = verdict_of("operators.partial.wrong_in_a_loop", "vmap")
+    assert found.outcome == "blocked", found.message
+    assert "not judged, since backward: " in found.reason

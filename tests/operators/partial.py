@@ -85,6 +85,103 @@ def product(x: Tensor, y: Tensor) -> Tensor:
     return Product.apply(x, y)
 
 
+class ByApply(torch.autograd.Function):
+    """x y, whose batching rule applies the function itself to whole batches."""
+
+    @staticmethod
+    def forward(x, y):
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, v):
+        x, y = ctx.saved_tensors
+        return v * y.conj(), v * x.conj()
+
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        return ByApply.apply(*_batches_first(in_dims, x, y)), 0
+
+
+class ByKernel(ByApply):
+    """x y, whose batching rule leaves no graph, as a kernel that it calls itself would."""
+
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        x, y = _batches_first(in_dims, x, y)
+        return x.detach() * y.detach(), 0
+
+
+class ByKernelOfOne(ByApply):
+    """x y, whose batching rule loses the gradient of x alone."""
+
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        x, y = _batches_first(in_dims, x, y)
+        return x.detach() * y, 0
+
+
+class RaisesForBatches(ByApply):
+    """x y of vectors, with a backward pass that refuses batches of them."""
+
+    @staticmethod
+    def backward(ctx, v):
+        if v.dim() > 1:
+            raise NotImplementedError("vectors only")
+        return ByApply.backward(ctx, v)
+
+    @staticmethod
+    def vmap(info, in_dims, x, y):
+        return RaisesForBatches.apply(*_batches_first(in_dims, x, y)), 0
+
+
+class WrongInALoop(torch.autograd.Function):
+    """2x, whose batching rule computes the right gradient, and backward another one."""
+
+    @staticmethod
+    def forward(x):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, v):
+        return 3 * v
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return 2 * x, in_dims[0]
+
+
+def wrong_in_a_loop(x: Tensor) -> Tensor:
+    return WrongInALoop.apply(x)
+
+
+def _batches_first(in_dims, *tensors):
+    return [x if dim is None else x.movedim(dim, 0) for x, dim in zip(tensors, in_dims, strict=True)]
+
+
+def product_by_apply(x: Tensor, y: Tensor) -> Tensor:
+    return ByApply.apply(x, y)
+
+
+def product_by_kernel(x: Tensor, y: Tensor) -> Tensor:
+    return ByKernel.apply(x, y)
+
+
+def product_by_kernel_of_one(x: Tensor, y: Tensor) -> Tensor:
+    return ByKernelOfOne.apply(x, y)
+
+
+def product_raises_for_batches(x: Tensor, y: Tensor) -> Tensor:
+    return RaisesForBatches.apply(x, y)
+
+
 def no_leaves_in_single(x: Tensor) -> Tensor:
     """2x, which takes no leaves in single precision, having no derivative there."""
     if x.requires_grad and x.dtype is torch.float32:

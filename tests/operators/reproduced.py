@@ -143,6 +143,17 @@ def batched(x):
     return _Batched.apply(x)
 
 
+class _BatchedByKernel(_Batched):
+    @staticmethod
+    def vmap(info, in_dims, x):
+        x = x.detach() if WRONG else x
+        return x * x, in_dims[0]
+
+
+def batched_by_kernel(x):
+    return _BatchedByKernel.apply(x)
+
+
 class _Raises(Function):
     @staticmethod
     def forward(ctx, x):
@@ -241,7 +252,8 @@ def noisy(x):
 
 
 WRONG_IN = (
-    ("aliased", "aliasing"), ("batched", "vmap"), ("batched_wrong", "batched_grad"), ("broadcast", "backward"),
+    ("aliased", "aliasing"), ("batched", "vmap"), ("batched_by_kernel", "vmap"), ("batched_wrong", "batched_grad"),
+    ("broadcast", "backward"),
     ("casts", "context"), ("clipped", "linearity"), ("conjugated", "backward"), ("cut", "detached"),
     ("cut_with_a_name", "detached"), ("drawn_again", "backward"),
     ("depends_on_grad_mode", "context"), ("impure", "purity"), ("lazy", "needs_input_grad"),

@@ -1,7 +1,7 @@
-"""Vmapping the operator gives the same values as a loop.
+"""Vmapping the operator gives the same values as a loop, and the same gradients.
 
 All inputs, each input alone, and all inputs but one are batched; all inputs also in a batch of one, along other
-dimensions, and in a batch of batches.
+dimensions, and in a batch of batches. Gradients are those of a batch of all inputs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from opcheck.checks.per_sample import PerSample, raised
+from opcheck.checks.calls import Call, Tensors
+from opcheck.checks.per_sample import PerSample, blame, raised
 from opcheck.checks.plain_torch import asserted
 from opcheck.checks.relations import agree, computed
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict
+from opcheck.checks.verdict import HOLDS, Verdict, noted
 from opcheck.derivatives import tried
 from opcheck.derivatives.cotangents import subsets
+from opcheck.text import one_line
 
 BATCH = 2
 IN_A_BATCH = """\
@@ -28,6 +30,20 @@ rows = [[x * (1 {sign} n / 64) if k in {chosen} else x for k, x in enumerate(inp
 expected = [torch.stack(ys) for ys in zip(*(function(*row) for row in rows))]
 batch = [xs[0] if dim is None else torch.stack(xs, dim) for dim, xs in zip({in_dims}, zip(*rows))]
 actual = torch.func.vmap(function, in_dims={in_dims}, randomness="same")(*batch)"""
+
+GRADIENTS = """\
+rows = [[x.detach() * (1 {sign} n / 64) for x in inputs] for n in range({rows})]
+batch = [torch.stack(xs).requires_grad_() for xs in zip(*rows)]
+looped = [torch.stack(ys).requires_grad_() for ys in zip(*(function(*row) for row in zip(*batch)))]
+vmapped = [ys.requires_grad_() for ys in torch.func.vmap(function, randomness="same")(*batch)]
+torch.manual_seed(0)
+cotangents = [torch.randn_like(ys) for ys in looped]
+expected = pulled(looped, batch, cotangents)
+actual = pulled(vmapped, batch, cotangents)"""
+RULE = (
+    "a vmap rule must compute its outputs by torch's own operators or by apply of an autograd.Function, "
+    "as a kernel that is called directly leaves no graph"
+)
 
 Rows = Sequence[Sequence[Tensor]]
 Dims = tuple[int | None, ...]
@@ -53,7 +69,7 @@ class Batch:
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:
-    """Compare values for batches of slightly different inputs with the loop: along several dimensions, and nested."""
+    """Compare batches of slightly different inputs with the loop: along several dimensions, nested, and gradients."""
     leaves = tuple(leaf.detach() for leaf in subject.leaves)
     for chosen in subsets(len(leaves)):
         if not subject.function.written <= set(chosen):
@@ -70,6 +86,8 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         if len(chosen) > 1:
             yield _unless_refused(subject, batch, (-1, 0), "the last and the first dimension in turns")
         yield _nested(subject, batch)
+        if subject.supports.backward and not subject.function.inplace:
+            yield _gradients(subject, batch)
 
 
 def _batch(subject: Subject, leaves: Sequence[Tensor], chosen: Sequence[int]) -> Batch:
@@ -116,7 +134,7 @@ def _along(subject: Subject, batch: Batch, turns: Sequence[int] = (0,), where: s
     if isinstance(got, Exception):
         wrong = raised(subject, got)
         return replace(wrong, detail=f"{how}\n{wrong.detail}", code=asserted(code))
-    expected = [torch.stack(outputs) for outputs in zip(*batch.looped, strict=True)]
+    expected = _stacked(batch.looped)
     return agree(subject, got, expected, f"the loop, {how}", names=subject.output_info.names, code=code)
 
 
@@ -144,6 +162,41 @@ def _nested(subject: Subject, batch: Batch) -> Verdict:
     names = subject.output_info.names
     got = computed("the values by vmap of vmap", lambda: function(*table(batch.rows)))
     return agree(subject, got, table(batch.looped), "the loop, by vmap of vmap", names=names)
+
+
+def _gradients(subject: Subject, batch: Batch) -> Verdict:
+    """Compare the gradients of a vmapped call with those of the loop. An exception is noted: it is not silent."""
+    leaves = tuple(x.requires_grad_() for x in _stacked(batch.rows))
+    vmapped = torch.func.vmap(subject.function.__call__, randomness="same")
+
+    def looped() -> Tensors:
+        rows = zip(*leaves, strict=True)
+        return Call(leaves, _stacked([subject.function(*row) for row in rows])).gradients()
+
+    def by_vmap() -> tuple[bool, Tensors]:
+        call = Call(leaves, vmapped(*leaves))
+        return call.has_graph, call.gradients()
+
+    expected, found = tried(looped), tried(by_vmap)
+    if isinstance(expected, Exception):
+        return HOLDS  # other checks report it
+    if isinstance(found, Exception):
+        return noted([f"the gradients of a vmapped call are not compared: {one_line(found)}"])
+    has_graph, got = found
+    how = "is not that of the loop" if has_graph else "is missing: its outputs do not require grad"
+    code = GRADIENTS.format(rows=len(batch.rows), sign=batch.sign)
+    for name, own, other in zip(subject.leaf_names, got, expected, strict=True):
+        verdict = agree(subject, [own.to_dense()], [other.to_dense()], "the loop", code=code)
+        if not verdict.passed:
+            title = f"{subject.check}: the gradient of {name} through the vmapped operator {how}"
+            wrong = replace(verdict, title=title, detail=f"{verdict.detail}\n{RULE}")
+            return blame(subject, wrong, ("purity", "nondeterminism", "backward"))
+    return HOLDS
+
+
+def _stacked(rows: Rows) -> Tensors:
+    """Return a batch of each tensor of the rows, along the first dim."""
+    return tuple(torch.stack(own) for own in zip(*rows, strict=True))
 
 
 check = PerSample(judge)
