@@ -33,9 +33,13 @@ def test_an_inplace_variant_with_other_values_is_caught(verdict_of, dtype):
             "variants: output 0 is not that of the function, called by {} with a slice of a larger buffer",
         ),
         ("square_and_neighbors_", "variants: {} with a slice of a larger buffer writes beside it"),
+        (
+            "square_of_a_flat_copy_",
+            "variants: output 0 is not that of the function, called by {} with a transposed buffer",
+        ),
     ],
 )
-def test_an_inplace_variant_that_is_wrong_for_slices_is_caught(verdict_of, dtype, target, words):
+def test_an_inplace_variant_that_is_wrong_in_other_memory_is_caught(verdict_of, dtype, target, words):
     outcome = verdict_of("operators.right.square", "variants", dtype, inplace(f"faulty.{target}"))
     assert outcome.outcome == "failed"
     assert outcome.reason == words.format(f"operators.faulty.{target}")
@@ -151,6 +155,32 @@ def test_an_out_that_is_not_written_to_fails_whatever_was_in_its_memory(verdict_
     outcome = verdict_of(f"operators.faulty.{operator}", "variants", dtype, keys, samples)
     assert outcome.outcome == "failed"
     assert "output 0 is not that of the function, called by out=" in outcome.reason
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("operator", "reason"),
+    [
+        ("fills_a_flat_out", "output 0 is not that of the function, called by out= a transposed buffer"),
+        ("returns_another_than_out", "out= is filled, but another tensor is returned"),
+    ],
+)
+def test_an_out_that_is_wrong_if_transposed_or_not_returned_is_caught(verdict_of, operator, reason, dtype):
+    outcome = verdict_of(f"operators.faulty.{operator}", "variants", dtype)
+    assert (outcome.outcome, outcome.reason) == ("failed", f"variants: {reason}")
+
+
+@BOTH
+@pytest.mark.parametrize("operator", ["square_into", "square_into_a_view", "square_into_contiguous"])
+def test_a_right_out_passes(verdict_of, operator, dtype):
+    outcome = verdict_of(f"operators.right.{operator}", "variants", dtype)
+    assert outcome.outcome == "passed", outcome.message
+
+
+def test_random_numbers_may_follow_the_order_of_memory(verdict_of):
+    samples = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3], low = 0.5 }] }]"
+    outcome = verdict_of("torch.normal", "variants", keys="reseed = true", samples=samples)
+    assert outcome.outcome == "passed", outcome.message
 
 
 def test_derivatives_of_the_inplace_variant_are_checked_on_a_clone(outcomes):

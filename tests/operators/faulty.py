@@ -269,6 +269,13 @@ def square_of_a_copy_(x: Tensor) -> Tensor:
     return x
 
 
+def square_of_a_flat_copy_(x: Tensor) -> Tensor:
+    """In-place, but of a copy where x cannot be viewed as flat."""
+    flat = x.reshape(-1)
+    flat.mul_(flat)
+    return x
+
+
 def square_and_neighbors_(x: Tensor) -> Tensor:
     """In-place, with zeros for all that lies between the elements in memory."""
     squares = x * x
@@ -318,6 +325,23 @@ def writes_half_of_out(x: Tensor, *, out: Tensor | None = None) -> Tensor:
         return y
     out[:-1] = y[:-1]
     return out
+
+
+def fills_a_flat_out(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Writes to a flat copy where out= cannot be viewed as flat."""
+    y = x * x
+    if out is None:
+        return y
+    out.flatten().copy_(y.flatten())
+    return out
+
+
+def returns_another_than_out(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Writes to out=, and returns other memory."""
+    y = x * x
+    if out is not None:
+        out.copy_(y)
+    return y
 
 
 def accepts_anything(x: Tensor) -> Tensor:

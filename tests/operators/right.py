@@ -107,3 +107,23 @@ def dropped(x: Tensor) -> Tensor:
 def scale(x: Tensor, factor: float = 2.0) -> Tensor:
     """Linear in x."""
     return x * factor
+
+
+def square_into(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """x * x, with out=."""
+    return torch.mul(x, x, out=out)
+
+
+def square_into_a_view(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """x * x, with out=, of which it returns a view."""
+    return x * x if out is None else out.copy_(x * x)[...]
+
+
+def square_into_contiguous(x: Tensor, *, out: Tensor | None = None) -> Tensor | None:
+    """x * x, with an out= that must be contiguous, and is not returned."""
+    if out is None:
+        return x * x
+    if not out.is_contiguous():
+        raise ValueError("out must be contiguous")
+    out.view(-1).copy_((x * x).reshape(-1))
+    return None

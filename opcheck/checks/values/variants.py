@@ -21,6 +21,7 @@ from opcheck.samples.function import with_own_first
 from opcheck.samples.layouts import equal, share_memory, writable
 from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import flatten, named, names_among
+from opcheck.strides import transposed
 from opcheck.text import one_line
 
 NOT_MARKED = (
@@ -81,7 +82,7 @@ def _inplace(
     if not verdict.passed or function.seed is not None:  # gaps in memory change the order of random numbers
         return verdict
     values, _ = inputs.fill()
-    return _in_slices(subject, values[:1], lambda slices: call(lambda _: slices[0]), expected[:1], f"{way} with")
+    return _in_other_memory(subject, values[:1], lambda own: call(lambda _: own[0]), expected[:1], f"{way} with")
 
 
 def _out(subject: Subject, expected: Tensors) -> Verdict:
@@ -89,20 +90,22 @@ def _out(subject: Subject, expected: Tensors) -> Verdict:
     stated = "out" in supports.model_fields_set
     claimed = supports.out if stated else takes_out(subject.context.operator)
     buffers = tuple(map(_with_other_values, expected))
-    error = tried(lambda: _call_out(subject, buffers))
+    returned = tried(lambda: _call_out(subject, buffers))
     if claimed is None:  # only the call tells whether a function in C has the parameter
-        claimed = not issubclass(type(error), TypeError)
-    if isinstance(error, Exception):
+        claimed = not issubclass(type(returned), TypeError)
+    if isinstance(returned, Exception):
         if not claimed:
             return HOLDS
         hint = "if the operator has no out=, set supports.out = false"
-        return fails(f"variants: out= raised {one_line(error)}", hint, **remedy("supports.out", False))
+        return fails(f"variants: out= raised {one_line(returned)}", hint, **remedy("supports.out", False))
     verdict = _same(subject, buffers, expected, "out=")
     if not (claimed or verdict.passed):
         return HOLDS  # a function with **kwargs may have accepted and ignored it
     if stated and not claimed:
         hint = "take supports.out out of the spec"
         return fails("variants: out= is disclaimed, but accepted", hint, **remedy("supports.out", True))
+    if verdict.passed and not _are_returned(returned, buffers):
+        return fails("variants: out= is filled, but another tensor is returned", "return the tensor passed as out=")
     return _out_in_other_memory(subject, expected) if verdict.passed else verdict
 
 
@@ -111,10 +114,21 @@ def _call_out(subject: Subject, buffers: Tensors) -> Any:
     return _call(subject, subject.context.operator, out=out)
 
 
+def _are_returned(returned: Any, buffers: Tensors) -> bool:
+    """Return whether a call returns the buffers passed as out=, views of them, or nothing."""
+    if returned is None:
+        return True
+    got = flatten(returned)
+    return len(got) == len(buffers) and all(
+        one is buffer or share_memory(one, buffer) or not buffer.numel()
+        for one, buffer in zip(got, buffers, strict=True)
+    )
+
+
 def _out_in_other_memory(subject: Subject, expected: Tensors) -> Verdict:
-    """Pass slices of larger buffers as out=; then empty buffers, which must be resized or rejected."""
+    """Pass buffers in other memory as out=; then empty buffers, which must be resized or rejected."""
     call = partial(_call_out, subject)
-    verdict = _in_slices(subject, tuple(map(_with_other_values, expected)), call, expected, "out=")
+    verdict = _in_other_memory(subject, tuple(map(_with_other_values, expected)), call, expected, "out=")
     if not verdict.passed or not _is_strided(expected):
         return verdict
     empty = tuple(tensor.new_empty(0) for tensor in expected)
@@ -122,25 +136,40 @@ def _out_in_other_memory(subject: Subject, expected: Tensors) -> Verdict:
     return verdict if is_refused else _same(subject, empty, expected, "out= an empty buffer")
 
 
-def _in_slices(
+def _in_other_memory(
     subject: Subject, values: Tensors, call: Callable[[Tensors], Any], expected: Tensors, way: str
 ) -> Verdict:
-    """Return whether a call writes the expected values into slices of larger buffers, and nothing outside of them.
+    """Return whether a call writes the expected values into slices of larger buffers, and into transposed buffers.
 
-    values: the values of the slices before the call. The call may reject tensors with gaps in memory.
+    values: the values of the buffers before the call. The call may reject tensors that are not contiguous.
     """
     others = tuple(map(_with_other_values, expected))
     shapes_stay = [tensor.shape for tensor in values] == [tensor.shape for tensor in others]
     if not values or not shapes_stay or not _is_strided((*values, *expected)):
         return HOLDS
+    verdict = _in_slices(subject, values, others, call, expected, f"{way} a slice of a larger buffer")
+    plain = (tensor.resolve_conj().resolve_neg().clone() for tensor in values)
+    turned = tuple(map(transposed, plain))  # unlike those of slices, their reshape(-1) is no view
+    is_random = subject.function.seed is not None  # the order of random numbers may be that of memory
+    if not verdict.passed or is_random or all(tensor.is_contiguous() for tensor in turned):
+        return verdict
+    if isinstance(tried(lambda: call(turned)), Exception):
+        return HOLDS
+    return _same(subject, turned, expected, f"{way} a transposed buffer")
+
+
+def _in_slices(
+    subject: Subject, values: Tensors, others: Tensors, call: Callable[[Tensors], Any], expected: Tensors, way: str
+) -> Verdict:
+    """Return whether a call writes the expected values into slices of larger buffers, and nothing outside of them."""
     larger = [torch.stack(pair, -1) for pair in zip(values, others, strict=True)]
     slices = tuple(whole[..., 0] for whole in larger)
     if isinstance(tried(lambda: call(slices)), Exception):
         return HOLDS
-    verdict = _same(subject, slices, expected, f"{way} a slice of a larger buffer")
+    verdict = _same(subject, slices, expected, way)
     if not verdict.passed or all(map(equal, others, (whole[..., 1] for whole in larger))):
         return verdict
-    return fails(f"variants: {way} a slice of a larger buffer writes beside it")
+    return fails(f"variants: {way} writes beside it")
 
 
 def _is_strided(tensors: Tensors) -> bool:
