@@ -189,7 +189,8 @@ def _gradients(subject: Subject, batch: Batch) -> Verdict:
         verdict = agree(subject, [own.to_dense()], [other.to_dense()], "the loop", code=code)
         if not verdict.passed:
             title = f"{subject.check}: the gradient of {name} through the vmapped operator {how}"
-            wrong = replace(verdict, title=title, detail=f"{verdict.detail}\n{RULE}")
+            detail = verdict.detail if own.any() else f"{verdict.detail}\n{RULE}"
+            wrong = replace(verdict, title=title, detail=detail)
             return blame(subject, wrong, ("purity", "nondeterminism", "backward"))
     return HOLDS
 
