@@ -33,6 +33,7 @@ from opcheck.derivatives.by_torch import CannotAsk
 from opcheck.derivatives.refusals import PACKAGE
 from opcheck.planning.expectations import is_about
 from opcheck.planning.kinds import check_kinds
+from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.samples.surrogate import Unlike
 from opcheck.spec.checks import CheckKind
@@ -173,6 +174,8 @@ def _obstacle(subject: Subject, derivative: bool, refusal: Refusal) -> Verdict |
             return inapplicable("the first argument cannot hold the result")
         # In dtypes without a derivative, some operators refuse inputs that require grad.
         with torch.set_grad_enabled(derivative):
+            if isinstance(subject.function.operator, ModuleCall):  # of this case alone: it may keep what a call makes
+                _ = subject.result
             _ = subject.output_info if derivative else subject.outputs
     except Untestable as error:
         return cannot(str(error), WHAT_IS_TESTED)

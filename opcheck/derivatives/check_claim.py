@@ -9,6 +9,7 @@ import torch
 from opcheck.derivatives.autodiff import Function, Mode
 from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import same
+from opcheck.derivatives.differences import OtherShapes
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.extent import Extent
 from opcheck.derivatives.gradients import attributes, batching, memory_of_cotangents, nondeterminism, undefined_in
@@ -100,6 +101,8 @@ def check_claim(
         return memory_of_cotangents(derivative) if disagreement is None and name == "backward" else disagreement
     except DependsOnPattern as error:
         return Disagreement(str(error))
+    except OtherShapes as error:
+        return Disagreement(f"{error}\nmove the sample away from there", "inconclusive")
 
 
 def extent_compared(name: str, point: Point) -> Extent | None:

@@ -95,7 +95,17 @@ def batched(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tenso
     return torch.cat(values)
 
 
-def looped(function: Differentiable, leaves: Sequence[Tensor], points: Iterable[Tensor]) -> Tensor:
-    """Return the values at some points as rows, with one call per point. Passes on the function's exceptions."""
+class OtherShapes(Exception):
+    """Raised if the outputs of a function have other shapes near a point, where there is no derivative."""
+
+
+def looped(function: Differentiable, leaves: Sequence[Tensor], points: Iterable[Tensor], size: int) -> Tensor:
+    """Return the values at some points as rows, with one call per point. Passes on the function's exceptions.
+
+    size: the number of values that are expected. Raises OtherShapes if there are more or fewer at some point.
+    """
     with torch.no_grad():
-        return torch.stack([vector(function(*tensors_of(point, leaves))) for point in points])
+        rows = [vector(function(*tensors_of(point, leaves))) for point in points]
+    if any(len(row) != size for row in rows):
+        raise OtherShapes("the shapes of the outputs depend on the numbers, and change near the sample")
+    return torch.stack(rows)

@@ -327,7 +327,7 @@ class Point:
         points, base = stencil(self.coordinates, along, step), None
         if self._is_first_look:
             points, base = points[:-1], self.base
-        return differences(looped(self.surrogate, self.leaves, points), step, base)
+        return differences(looped(self.surrogate, self.leaves, points, self.size[0]), step, base)
 
     def analytical(self, mode: Mode) -> Analytical:
         """Return the products with the directions by a mode, from a batch if it agrees with an ordinary call.

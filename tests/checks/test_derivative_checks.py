@@ -193,3 +193,12 @@ def test_the_message_says_if_backward_draws_random_numbers(verdict_of, name, dra
     outcome = verdict_of(f"operators.faulty.{name}", "nondeterminism", keys=NO_FORWARD)
     assert outcome.outcome == "failed"
     assert ("backward draws random numbers" in outcome.message) is draws
+
+
+@pytest.mark.parametrize("check", ["backward", "forward_ad", "rev_over_fwd"])
+def test_where_the_shape_of_an_output_jumps_there_is_no_derivative(verdict_of, check):
+    path = "operators.objects.square_of_positive_numbers"
+    outcome = verdict_of(path, check, samples="samples = [{ args = [{ values = [0.0, 1.0, -1.0] }] }]")
+    assert outcome.outcome == "inconclusive"
+    assert "the shapes of the outputs depend on the numbers, and change near the sample" in outcome.reason
+    assert verdict_of(path, check, samples="samples = [{ args = [{ values = [0.5, 1.0, -1.0] }] }]").outcome == "passed"

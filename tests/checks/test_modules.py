@@ -12,6 +12,8 @@ import opcheck
 
 BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
 FAULTS = [(check, module) for check, found in modules.FAULTS.items() for module in found]
+OF_INSTANCES = [(check, module) for check, module in FAULTS if module is not modules.KeepsItsFirstScale]
+"""What an instance has kept of its first call, it keeps: opcheck cannot construct another."""
 CUSTOM = "supports = { forward_ad = false, vmap = false }"
 """What autograd functions without further rules do not have."""
 
@@ -28,7 +30,10 @@ samples = [{{ args = [{args}] }}]
 
 def plain(module):
     """Whether torch differentiates it without custom functions, in every way."""
-    return issubclass(module, (modules.Centered, modules.Constant)) and module is not modules.BehindAFunction
+    return (
+        issubclass(module, (modules.Centered, modules.Constant, modules.KeepsItsFirstScale))
+        and module is not modules.BehindAFunction
+    )
 
 
 @BOTH
@@ -182,7 +187,9 @@ class TestInstances:
         found(self.x)
         return found
 
-    @pytest.mark.parametrize(("check", "module"), FAULTS, ids=[f"{check}-{one.__name__}" for check, one in FAULTS])
+    @pytest.mark.parametrize(
+        ("check", "module"), OF_INSTANCES, ids=[f"{check}-{m.__name__}" for check, m in OF_INSTANCES]
+    )
     def test_a_faulty_one_fails(self, check, module):
         torch.manual_seed(0)
         made = self.made(module)

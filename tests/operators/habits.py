@@ -546,6 +546,11 @@ def seeds_in_forward(x):
     return square(x) * torch.rand(1).ceil()
 
 
+def seeds_in_forward_with_one(x):
+    torch.manual_seed(1)
+    return square(x) * torch.rand(1).ceil()
+
+
 def draws(x):
     """A twin: what is drawn makes no difference."""
     return square(x) * torch.rand(1).ceil()
@@ -558,6 +563,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "WritesToInputInForward", "ZeroesItsInput", "WritesToInputInBackward", "WritesToCotangent",
         "WritesToOutputInBackward", "WritesToTangent", "WritesAndRaises", "FreesResults",
         "counts_in_a_global", "counts_in_a_closure", "SeedsInBackward", "seeds_in_forward",
+        "seeds_in_forward_with_one",
     ),
     "context": (
         "doubles_without_grad", "doubles_in_inference_mode", "depends_on_threads", "loses_digits_under_autocast",

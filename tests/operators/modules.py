@@ -368,13 +368,37 @@ class Worn(Module):
         return x.sin() if self.calls <= 4 else x.sin().detach()
 
 
+class KeepsItsFirstScale(Module):
+    """Divides by the size of the numbers that it gets first, which it does not keep in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = Parameter(torch.full((3,), 0.5))
+        self.scale: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.scale is None:
+            self.scale = self.scale_of(x)
+        return x * self.weight / self.scale
+
+    def scale_of(self, x: Tensor) -> Tensor:
+        return x.detach().abs().max()
+
+
+class KeepsItsTable(KeepsItsFirstScale):
+    """A twin: what it keeps depends on the number of columns only."""
+
+    def scale_of(self, x: Tensor) -> Tensor:
+        return torch.arange(1, 1 + x.shape[-1]).to(x.dtype)
+
+
 FAULTS: dict[str, tuple[type[Module], ...]] = {
     "backward": (WrongWeight, WrongInside, WrongUnlessOne, WrongLazyLayer),
     "buffers": (ReplacesInEvaluation, WritesInEvaluation, KeepsItsGraph, WarmedInPlace, WarmedBehindAutograd),
-    "context": (KeptInEvaluation, KeptForInference, CoarseWithoutGrad),
+    "context": (KeptInEvaluation, KeptForInference, CoarseWithoutGrad, KeepsItsFirstScale),
     "needs_input_grad": (Unregistered, BehindAFunction, Elsewhere),
 }
 """Modules with a mistake, by the check that must find it."""
 
-TWINS = (Layer, LazyLayer, Net, Scale, Centered, Constant, Warmed, Merged)
+TWINS = (Layer, LazyLayer, Net, Scale, Centered, Constant, Warmed, Merged, KeepsItsTable)
 """The same without the mistake."""

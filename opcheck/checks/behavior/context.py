@@ -204,8 +204,21 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
 
     where = "of calls that follow another one"
     yield from at_once(subject, lambda: both(where, lambda: there, in_place, AFTER), each)
+    yield from _of_a_new_module(other, there)
     if is_strided(subject) and subject.supports.backward:
         yield from _right_elsewhere(subject, other, vector(first.cotangents), there)
+
+
+def _of_a_new_module(other: Subject, there: Result) -> Iterator[Row]:
+    """Compare the values of a module that has been called at another point with those of a new module.
+
+    A module may keep what its first call has made, which all later calls then use.
+    """
+    context, path = other.context, other.case.variant.path
+    if context.module(path) is not None:
+        fresh = other.calling(operator=context.resolve(path, other.sample))
+        what = "the values of a module that was called before with other numbers"
+        yield Row(what, there.values, computed(what, lambda: Call.of(fresh).values))
 
 
 def _overwritten(call: Call, gradients: Tensors) -> Verdict:
@@ -263,7 +276,10 @@ def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, there
     if subject.too_coarse:
         return
     numbers, direction = subject.numbers, direction_of(other)
-    slopes = slope(other, direction, numbers.eps)
+    slopes = tried(lambda: slope(other, direction, numbers.eps))
+    if isinstance(slopes, Exception) or slopes.shape != cotangents.shape:  # the shapes of outputs depend on numbers
+        yield noted(["no differences at another point: the operator refuses numbers nearby, or has other outputs"])
+        return
     along = float(cotangents @ slopes)
     allowed = (numbers.atol + numbers.rtol * abs(along)) * max(1.0, slopes.numel() ** 0.5)
     if abs(float(there.gradient @ direction) - along) <= allowed:

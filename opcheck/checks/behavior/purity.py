@@ -22,6 +22,8 @@ from opcheck.samples.watched import Watched
 from opcheck.text import class_of
 
 T = TypeVar("T")
+SEEDS = (0x5EED_0F_0C4EC4, 0x5EED_AB_0C4EC4)
+"""Seeds that no operator sets by itself."""
 STAGES = {
     "forward": ("", "", "function(*inputs)"),
     "backward": (CALL, ", *outputs, *cotangents", "pulled(outputs, inputs, cotangents)"),
@@ -91,13 +93,13 @@ def _unseeded(subject: Subject, stage: str, run: Callable[[], T]) -> tuple[Verdi
     A stage that changes the state of the generator runs again from another seed. If the state is the same afterwards,
     the stage has seeded the generator.
     """
-    torch.default_generator.manual_seed(1)  # torch.manual_seed is slow: see devices/device.py
+    torch.default_generator.manual_seed(SEEDS[0])  # torch.manual_seed is slow: see devices/device.py
     before = torch.get_rng_state()
     returned = run()
     after = torch.get_rng_state()
     if subject.function.seed is not None or torch.equal(before, after):
         return HOLDS, returned
-    torch.default_generator.manual_seed(2)
+    torch.default_generator.manual_seed(SEEDS[1])
     returned = run()
     if not torch.equal(torch.get_rng_state(), after):
         return HOLDS, returned
