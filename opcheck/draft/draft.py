@@ -76,6 +76,8 @@ class Draft:
     reseed: bool = False
     inplace: bool = False
     """Whether the operator writes to its first argument."""
+    registered: bool = False
+    """Whether the operator is an object of torch.library."""
     supports: dict[str, tuple[Any, str]] = field(default_factory=dict)
     """The claims that were taken back, by key: the value to write and the error message."""
     refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"forward": {}, "backward": {}})
@@ -199,6 +201,7 @@ class Draft:
         rows: list[tuple[str, Any, list[str]]] = [
             ("name", self.name, []),
             ("module", self.module, []),
+            ("registered", self.registered, []),
             ("variants", self.variants, []),
             ("devices", [self.device] if self.device else [], ["This operator does not run on the CPU."]),
             ("dtypes", self.dtypes(), self._refusals()),

@@ -11,6 +11,7 @@ from types import MethodType
 from typing import Any, TypeVar
 
 import torch
+from torch._library.custom_ops import CustomOpDef
 
 from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, RETURNED, Caller, Refused
 from opcheck.draft.data import SampleData
@@ -76,7 +77,9 @@ class Search:
                 variants = variants_of(self.name, self.caller.modules) if is_function else []
                 has_out = not is_function or takes_out(self.target) is not False
                 evaluated = self.in_evaluation(tries[0].sample)
-                return Draft.of(self.name, [*tries, *evaluated], self.caller.module, variants, out=has_out)
+                draft = Draft.of(self.name, [*tries, *evaluated], self.caller.module, variants, out=has_out)
+                draft.registered = isinstance(self.target, CustomOpDef)
+                return draft
         error = self.caller.nearest[1].error
         if isinstance(error, Untestable) and error.is_plain and not self.own.given:
             self.hopeless = self.hopeless or RETURNS_NO_TENSOR

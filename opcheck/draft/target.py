@@ -25,6 +25,9 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
 
     Raises Unresolved if the target is neither a module nor an operator, or cannot be imported.
     """
+    if not all(part.isidentifier() for part in target.replace(":", ".").split(".")) or target.endswith(".py"):
+        path = target.removesuffix(".py").strip("./").replace("/", ".")
+        raise Unresolved(f'"{target}" is no path of a module or an operator, such as mylib or mylib.scale', path)
     module = _module(target)
     if module is None:
         resolve_either(target, modules)
@@ -126,6 +129,7 @@ def _module(path: str) -> ModuleType | None:
 
 def _own(item: Any, module: ModuleType) -> bool:
     """Return whether an object is defined in the package of a module, and not imported from another package."""
+    item = getattr(item, "_init_fn", item)  # of an operator by torch.library.custom_op, which is of a class of torch
     owner = getattr(item, "__self__", None)
     home = getattr(owner if isinstance(owner, type) else item, "__module__", "") or type(item).__module__
     return str(home).partition(".")[0] == module.__name__.partition(".")[0]

@@ -408,3 +408,8 @@ class TestBuiltinFunctions:
     def test_errors_are_read(self):
         (sample, *_) = draft("torch.gru_cell").samples
         assert [one["shape"] for one in sample["args"]] == [[2, 3], [2, 3], [9, 3], [9, 3]]
+
+
+def test_an_operator_of_torch_library_is_drafted_as_registered():
+    assert "registered = true" in draft("operators.registered.right_half").toml()
+    assert "registered" not in draft("operators.varied.square").toml()

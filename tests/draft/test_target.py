@@ -130,3 +130,17 @@ def test_operators_of_the_dispatcher_are_listed_where_they_are_exported(tmp_path
         (tmp_path / f"{name}.py").write_text(f"import torch\nsine = torch.ops.aten.sin\n{exports}\n")
     assert names("exporting", ("torch", "exporting")) == {"exporting.sine": ""}
     assert names("importing", ("torch", "importing")) == {}
+
+
+def test_operators_by_torch_library_are_those_of_the_module_that_defines_them(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "borrowing.py").write_text("from operators.registered import right_half\n")
+    assert names("operators.registered", OURS)["operators.registered.right_half"] == ""
+    assert names("borrowing", ("torch", "borrowing", "operators")) == {}
+
+
+@pytest.mark.parametrize(("target", "hint"), [("mylib.py", "mylib"), ("./lib/mylib.py", "lib.mylib"), (".", "")])
+def test_a_file_is_no_path(target, hint):
+    with pytest.raises(Unresolved, match=r"is no path of a module or an operator, such as mylib") as caught:
+        names(target, OURS)
+    assert caught.value.hint == hint

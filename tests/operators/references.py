@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 
 def raises(x):
     raise ZeroDivisionError("no such luck")
@@ -17,3 +19,7 @@ def returns_text(x):
 
 def returns_nothing(x):
     return ()
+
+
+def sin_of_tensors(x):
+    return torch.sin(x)

@@ -22,6 +22,7 @@ from opcheck.spec.claims import Reference
 from opcheck.spec.limits import REFERENCE_MODULES
 from opcheck.text import class_of, one_line
 
+OF_TENSORS = "it gets NumPy arrays; for tensors, write reference = { target = ..., differentiable = true }"
 WHOSE_FAULT = "the operator was not tested: fix the reference, or set reference to another function"
 
 
@@ -37,7 +38,7 @@ def judge(subject: Subject) -> Verdict:
     returned = tried(lambda: callee(*args, **kwargs))
     if isinstance(returned, Exception):
         why = f"reference: {reference.target} raised {one_line(returned)}"
-        return replace(cannot(why, WHOSE_FAULT), cause=returned)
+        return replace(cannot(why, OF_TENSORS if "ndarray" in str(returned) else WHOSE_FAULT), cause=returned)
     try:
         expected = tuple(map(_to_tensor, _as_tuple(returned)))
     except (TypeError, ValueError):
