@@ -7,6 +7,7 @@ functions, and for numbers so large that rounding dominates.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,9 @@ from opcheck.derivatives.coordinates import same, vector
 from opcheck.derivatives.differences import looped
 from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.point import Point
+from opcheck.samples.derive import keeps_ties
+from opcheck.samples.inputs import mapped, parts
+from opcheck.samples.layouts import contiguous
 from opcheck.samples.results import with_gradient
 from opcheck.spec.library import Sample
 from opcheck.text import one_line
@@ -46,8 +50,10 @@ FIRST: tuple[Answer, ...] = ("backward", "forward_ad")
 """The first-order claims, which are tested at every derived sample."""
 SECOND: tuple[Answer, ...] = ("rev_over_rev",)
 """The second-order claims, which are tested only at samples that are new in some respect."""
+MISTAKEN = re.compile(r"returned an (invalid gradient|incorrect number of gradients)")
+"""The pattern of errors of autograd that show a mistake in a backward function, and no refusal."""
 FOR_MEMORY = """\
-copies of the inputs have the same values, but give other outputs
+contiguous copies of the inputs have the same values, but give other outputs
 if the operator is a function of memory, as torch.as_strided is, leave "layout" out of vary"""
 
 
@@ -66,7 +72,7 @@ def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] =
     """Return the look at a call: the test of its derivatives along one random direction of inputs and of outputs.
 
     memories: the memory layouts of cotangents to test besides contiguous ones, as in `MEMORIES`. If there are any and
-        inputs are not contiguous, copies of the inputs must give the same values, too.
+        inputs are not contiguous, contiguous copies must give the same values, too.
     claims: the names of the checks of the derivatives to test. `forward_ad` is skipped if the spec disclaims it.
     """
     if made.answer is not None:
@@ -80,8 +86,24 @@ def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] =
         tested = tuple(outputs[index] for index in chosen)
         primal = Primal(made.subject.function, chosen, leaf_names=made.subject.leaf_names)
         point = Point(primal, leaves, outputs=tested)
+        if memories and memories_of(made.subject.sample) and _depends_on_memory(made.subject, chosen, point):
+            return Look("memory", FOR_MEMORY)
         said = tried(partial(_compared, made.subject, point, memories, claims))
-    return _refused("backward", said) if isinstance(said, Exception) else said
+    if not isinstance(said, Exception):
+        return said
+    is_mistake = MISTAKEN.search(str(said)) and _is_alike(made.written, made.subject.sample)
+    return Look("backward") if is_mistake else _refused("backward", said)
+
+
+def _is_alike(written: Sample, other: Sample) -> bool:
+    """Return whether a derived sample is of the kind of the written one: it has as many dims, and none is 0 or 1 now.
+
+    If so, an operator that accepts it does so on purpose, and not by broadcasting.
+    """
+    pairs = [(old.sizes, new.sizes) for old, new in zip(written.tensors, other.tensors, strict=False)]
+    sizes = (pair for before, after in pairs for pair in zip(before, after, strict=False))
+    has_ranks = all(len(before) == len(after) for before, after in pairs)
+    return has_ranks and keeps_ties(written, other) and all(new == old or new > 1 for old, new in sizes)
 
 
 def _refused(where: str, error: Exception) -> Look:
@@ -103,17 +125,30 @@ def memories_of(sample: Sample) -> frozenset[str]:
     return frozenset(recipe.memory for recipe in sample.tensors) - {"contiguous"}
 
 
-def _depends_on_memory(point: Point) -> bool:
-    """Return whether a function returns other values at copies of the leaves. False if the function is random."""
-    values = _at_copies(point)
-    if _agree(values, point.value):
+def _depends_on_memory(subject: Subject, chosen: Sequence[int], point: Point) -> bool:
+    """Return whether the operator returns other values for contiguous copies of its tensors. False if it is random.
+
+    chosen: the indices of the outputs that the point has.
+    """
+    if subject.function.seed is not None:  # random numbers are drawn in the order of memory
         return False
-    return _agree(_at_copies(point), values) and _agree(vector(point.function(*point.leaves)), point.value)
+
+    def values() -> Tensor:
+        args_kwargs = subject.inputs.fill([leaf.detach() for leaf in subject.leaves])
+        copies = {id(part): contiguous(part) for part in parts(args_kwargs) if isinstance(part, Tensor)}
+        args, kwargs = mapped(lambda part: copies.get(id(part), part), args_kwargs)
+        outputs = subject.function.tested(subject.function.called(args, kwargs))
+        return vector([outputs[index] for index in chosen])
+
+    first = tried(values)
+    if isinstance(first, Exception) or _agree(first, point.value):  # it may refuse contiguous tensors
+        return False
+    return _agree(values(), first) and _agree(vector(point.function(*point.leaves)), point.value)
 
 
 def _at_copies(point: Point) -> Tensor:
     """Return the values of a function at copies of its leaves as real coordinates, of shape (M,)."""
-    return looped(point.function, point.leaves, [point.coordinates])[0]
+    return looped(point.function, point.leaves, [point.coordinates], point.size[0])[0]
 
 
 def _agree(one: Tensor, other: Tensor) -> bool:
@@ -124,8 +159,6 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
     numbers = subject.context.numbers_in(subject.coarsest(point.outputs))
     if numbers is None:
         return Look("untold")  # a dtype is too coarse for finite differences
-    if memories and memories_of(subject.sample) and _depends_on_memory(point):
-        return Look("memory", FOR_MEMORY)
     for check in claims:
         if check == "forward_ad" and not subject.supports.forward_ad:
             continue
@@ -135,7 +168,11 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
         along = point.derived(*steps).along_one
         comparison = tried(partial(Comparison, along, mode, numbers))
         if isinstance(comparison, Exception):
-            return _refused("forward mode" if mode == "forward" else "backward", comparison)
+            if isinstance(tried(partial(along.numerical, numbers.eps)), Exception):
+                return Look("untold")  # the operator refuses numbers nearby, or its outputs have other shapes there
+            if mode == "forward":
+                return _refused("forward mode", comparison)
+            raise comparison
         if not comparison.holds_closely:
             # The differences of a random function do not converge. Those of a function that reads memory between
             # elements do, but its values at copies differ.

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
+from math import inf
 from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
@@ -201,11 +202,19 @@ def _constants(nodes: Iterable[ast.expr]) -> Iterator[Value]:
     for node in nodes:
         for part in node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]:
             try:
-                value = ast.literal_eval(part)
+                value = _infinity(part) or ast.literal_eval(part)
             except (TypeError, ValueError):  # not a constant
                 continue
             if value is None or isinstance(value, (str, int, float)):
                 yield NONE if value is None else value
+
+
+def _infinity(node: ast.expr) -> float:
+    """Return the infinity that an expression is, as in `-math.inf` or `float("inf")`; 0 for other expressions."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_infinity(node.operand)
+    text = ast.unparse(node)
+    return inf if text == "float('inf')" or text.endswith(".inf") else -inf if text == "float('-inf')" else 0.0
 
 
 def _keys_of(function: Callable[..., Any], node: ast.expr) -> list[Value]:

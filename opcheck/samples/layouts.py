@@ -46,6 +46,11 @@ def in_memory(dense: Tensor, memory: str) -> Tensor:
     return way.make(dense) if way is not None and way.keeps else dense.contiguous()
 
 
+def contiguous(x: Tensor) -> Tensor:
+    """Return a contiguous tensor with the same values. Tensors of other layouts than strided are returned unchanged."""
+    return x.resolve_conj().resolve_neg().contiguous() if x.layout is torch.strided else x
+
+
 def conjugated_view(x: Tensor) -> Tensor:
     """Return the conjugate as a lazily conjugated view. Real tensors are returned unchanged."""
     return x.conj() if x.is_complex() else x

@@ -90,6 +90,13 @@ FURTHER = {
         "{ args = [{ shape = [1, 1] }], kwargs = { flip = true, factor = 3.0 } }",
         ONE,
     ),
+    "wrong_if_scaled_and_raised": (
+        "factor = 3.0, shift = 0.75, power = 3",
+        "{ args = [{ shape = [1, 1] }], kwargs = { factor = 3.0, power = 3 } }",
+        ONE,
+    ),
+    "wrong_for_infinity": ("p = inf", "{ args = [{ shape = [1, 1] }], kwargs = { p = inf } }", ONE),
+    "wrong_for_minus_infinity": ("p = -inf", "{ args = [{ shape = [1, 1] }], kwargs = { p = -inf } }", ONE),
     "wrong_for_ties": ("tensor 0 = 0", "{ args = [{ shape = [2, 1], mean = 0.0, std = 0.0 }] }", ONE),
     "wrong_for_large": (BOTH_SIGNS, "{ args = [{ shape = [1, 1], contains = [-11.0] }] }", ONE),
     "wrong_for_large_negative": (
@@ -224,6 +231,35 @@ def test_right_twins_pass_if_the_project_is_thorough(tmp_path, name, dtype, seed
 
 ONE_MODE = ("right_for_all_cotangents", "clears_memory_if_empty", "flipped_twice")
 NO_FORWARD = "supports = { forward_ad = false }"
+
+
+TRANSPOSED = "samples = [{ args = [{ shape = [2, 3], memory = 'transposed' }] }]"
+
+
+@BOTH
+@pytest.mark.parametrize(("samples", "what"), [(ONE, "memory transposed"), (TRANSPOSED, "memory as written")])
+@pytest.mark.parametrize("name", ["in_order_of_memory", "in_order_of_memory_"])
+def test_values_do_not_depend_on_memory(tmp_path, name, samples, what, dtype):
+    keys = "inplace = true" if name.endswith("_") else ""
+    found = outcome_of(tmp_path, name, dtype, samples, keys)
+    assert found.outcome == "failed"
+    assert found.reason == f"derived: {what}: the values depend on the memory of the inputs"
+    assert 'memory = "transposed"' in found.message.split("add this sample: ")[1].splitlines()[0]
+
+
+@BOTH
+@pytest.mark.parametrize("samples", [ONE, TRANSPOSED])
+@pytest.mark.parametrize(("name", "keys"), [("square", ""), ("in_any_memory_", "inplace = true")])
+def test_right_operators_read_any_memory(tmp_path, name, keys, samples, dtype):
+    found = outcome_of(tmp_path, name, dtype, samples, keys)
+    assert found.outcome == "passed", found.message
+
+
+@BOTH
+def test_a_gradient_of_the_wrong_shape_is_no_refusal(tmp_path, dtype):
+    found = outcome_of(tmp_path, "pooled", dtype, keys=NO_FORWARD)
+    assert found.outcome == "failed"
+    assert "backward raised RuntimeError: Function PooledBackward returned an invalid gradient" in found.reason
 
 
 @BOTH

@@ -1,6 +1,7 @@
 """Operators that are right at small samples, and wrong at what these stand for, each beside one that is right."""
 
 import itertools
+import math
 import threading
 from typing import Literal
 
@@ -311,6 +312,53 @@ def wrong_for_pairs(x, flip: bool = False):
 def wrong_if_scaled_and_flipped(x, flip: bool = False, factor: float = 1.0):
     """Right for each of the keywords alone."""
     return squared(-x if flip else x, flip and factor != 1) * factor
+
+
+def wrong_if_scaled_and_raised(x, factor: float = 1.0, shift: float = 0.5, power: int = 2):
+    """Right for each of the keywords alone, as a convolution with a stride and with a dilation."""
+    return squared(x, factor != 1 and power != 2) * factor + shift
+
+
+def wrong_for_infinity(x, p: float = 2.0):
+    return squared(x, p == float("inf"))
+
+
+def wrong_for_minus_infinity(x, p: float = 2.0):
+    return squared(x, p == -math.inf)
+
+
+def in_order_of_memory(x):
+    """x², with other values if x is dense and transposed, as of a kernel that ignores strides."""
+    is_dense = {*x.stride()} == {1, x.shape[-2]} if x.dim() == 2 and not x.is_contiguous() else False
+    flat = x.as_strided((x.numel(),), (1,)) if is_dense else x.reshape(-1)
+    return square(flat).view(x.shape)
+
+
+def in_order_of_memory_(x):
+    """2 x, in place, which leaves x unchanged if it is transposed: `reshape` then returns a copy."""
+    x.reshape(-1).mul_(2)
+    return x
+
+
+def in_any_memory_(x):
+    return x.mul_(2)
+
+
+class Pooled(torch.autograd.Function):
+    """Means of `k` numbers, with a gradient of the wrong shape if some numbers are left over."""
+
+    @staticmethod
+    def forward(ctx, x, k):
+        ctx.k = k
+        return x[..., : x.shape[-1] // k * k].unflatten(-1, (-1, k)).mean(-1)
+
+    @staticmethod
+    def backward(ctx, v):
+        return v.repeat_interleave(ctx.k, -1) / ctx.k, None
+
+
+def pooled(x, k: int = 3):
+    return Pooled.apply(x, k)
 
 
 def wrong_at_one_zero(x):

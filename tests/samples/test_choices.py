@@ -1,6 +1,8 @@
 """Which values of keywords are tried, by the annotations and the code of an operator."""
 
+import math
 from enum import Enum
+from math import inf
 from typing import Optional
 
 import pytest
@@ -82,6 +84,12 @@ def in_other_words(x, how="sum", act="silu", mode=How.SUM, flag: bool | None = N
     return x if how.lower() == "mean" else table * x
 
 
+def in_norms(x, p=2.0, q=2.0, r=2.0, s=2.0):
+    if p == float("inf") or q == torch.inf or r == float("-inf") or s in (-math.inf, float("nan")):
+        return x
+    return x if s == float(p) else 2 * x
+
+
 def broadcast(x, y, how="sum"):
     return Chosen.apply(*torch.broadcast_tensors(x, y)[:1], how, 2)
 
@@ -98,6 +106,7 @@ def broadcast(x, y, how="sum"):
                 "mode": [ObjectValue(object=f"{__name__}.How.MEAN")],
             },
         ),
+        (in_norms, {"p": [inf], "q": [inf], "r": [-inf], "s": [-inf]}),
         (broadcast, {"how": ["sum", "product", OTHER]}),
         (varied.reduced, {"how": ["sum", "mean"]}),
         (varied.wrong_mean_in_words, {"how": ["mean", "average", OTHER]}),

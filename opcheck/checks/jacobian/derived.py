@@ -78,6 +78,11 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
     sizes, and gives wrong gradients for equal ones.
     """
     context, respects, layouts = subject.context, {frozenset[object]()}, set[frozenset[str]]()
+    written = subject.sample
+    if (layout := memories_of(written)) and "layout" in written.vary:
+        said = look(attempt(context, written, written), [*layout])
+        if said.answer == "memory":  # other checks judge the derivatives there
+            yield Derived("memory as written", written), written, said, False
     thorough = context.is_thorough
     further = SECOND if all(_is_claimed(context, name) for name in SECOND) else ()
     for one, made in attempts(context, subject.sample, thorough):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import combinations, islice
 from typing import Any
 
 from opcheck.samples.derive.change import Derived, Keywords, Scope, rank_of
@@ -28,9 +28,9 @@ UNVARIED = ("inplace", "in_place", "out", "training", "train", "use_input_stats"
 def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield samples with another value of one keyword: of the sample, of the signature, or of other samples only.
 
-    Then yield samples with other values of two successive keywords, since code that depends on two keywords is rarely
-    tested. Positional arguments are varied like keywords. For a module, do the same for the keywords of its
-    constructor, then yield evaluation mode.
+    Then yield a sample with other values of all of them, since code that depends on two keywords is rarely tested. If
+    the operator refuses it, two keywords are changed at once. Positional arguments are varied like keywords. For a
+    module, do the same for the keywords of its constructor, then yield evaluation mode.
     """
     rank, large = rank_of(sample), elements_of_all(sample, scope)
     positional = tuple(scope.call.positional[: len(sample.args)])
@@ -60,7 +60,8 @@ def _changed(
     """
     for each in changes:
         words = ", ".join(f"{prefix}{name} = {render(value)}" for name, value in each.items())
-        yield Derived(words, change(sample, each))
+        pairs = map(dict, combinations(each.items(), 2)) if len(each) > 2 else ()
+        yield Derived(words, change(sample, each), partial(_changed, sample, None, pairs, change, prefix))
         (name, value), *others = each.items()
         is_number = type(value) in (int, float) and not name.endswith(INDEX) and not is_dim(name)
         if is_number and not others and large is not None:
@@ -89,18 +90,21 @@ def _with_indices(keywords: Keywords, sample: Sample) -> Keywords:
 
 
 def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope, rank: int) -> Iterator[dict[str, Any]]:
-    """Yield the changes of keywords: one keyword at a time, then two. rank: the largest number of dims of a tensor."""
+    """Yield the changes of keywords: one keyword at a time, then all at once.
+
+    rank: the largest number of dims of a tensor.
+    """
     own = {**keywords.defaults, **written}
-    firsts: list[tuple[str, Any]] = []
+    firsts: dict[str, Any] = {}
     for name in dict.fromkeys((*own, *keywords.choices)):
         is_optional = keywords.defaults.get(name, UNSET) is None and written.get(name) not in (None, NONE)
         choices = (*keywords.choices.get(name, ()), *([NONE] if is_optional else []))
         others = [] if name in UNVARIED else list(_others(name, own, choices, scope, rank))
-        firsts += [(name, other) for other in others[:1]]
         for other in others:
+            firsts.setdefault(name, other)
             yield {name: other}
-    for one, other in pairwise(firsts):
-        yield dict((one, other))
+    if len(firsts) > 1:
+        yield firsts
 
 
 def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Scope, rank: int) -> Iterator[Any]:
