@@ -60,8 +60,9 @@ def _changed(
     """
     for each in changes:
         words = ", ".join(f"{prefix}{name} = {render(value)}" for name, value in each.items())
-        pairs = map(dict, combinations(each.items(), 2)) if len(each) > 2 else ()
-        yield Derived(words, change(sample, each), partial(_changed, sample, None, pairs, change, prefix))
+        pairs = [dict(pair) for pair in combinations(each.items(), 2)] if len(each) > 2 else []
+        fewer = partial(_changed, sample, None, pairs, change, prefix)
+        yield Derived(words, change(sample, each), apart=fewer, smaller=fewer)
         (name, value), *others = each.items()
         is_number = type(value) in (int, float) and not name.endswith(INDEX) and not is_dim(name)
         if is_number and not others and large is not None:
