@@ -71,8 +71,8 @@ class Look:
 def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] = FIRST) -> Look:
     """Return the look at a call: the test of its derivatives along one random direction of inputs and of outputs.
 
-    memories: the memory layouts of cotangents to test besides contiguous ones, as in `MEMORIES`. If there are any and
-        inputs are not contiguous, contiguous copies must give the same values, too.
+    memories: the memory layouts of cotangents to test besides contiguous ones, as in `MEMORIES`. If there are any,
+        inputs are not contiguous and the written sample varies its layout, contiguous copies must give the same values.
     claims: the names of the checks of the derivatives to test. `forward_ad` is skipped if the spec disclaims it.
     """
     if made.answer is not None:
@@ -86,7 +86,8 @@ def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] =
         tested = tuple(outputs[index] for index in chosen)
         primal = Primal(made.subject.function, chosen, leaf_names=made.subject.leaf_names)
         point = Point(primal, leaves, outputs=tested)
-        if memories and memories_of(made.subject.sample) and _depends_on_memory(made.subject, chosen, point):
+        is_other = memories and memories_of(made.subject.sample) and "layout" in made.written.vary
+        if is_other and _depends_on_memory(made.subject, chosen, point):
             return Look("memory", FOR_MEMORY)
         said = tried(partial(_compared, made.subject, point, memories, claims))
     if not isinstance(said, Exception):
