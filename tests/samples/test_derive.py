@@ -215,6 +215,9 @@ def test_a_sample_without_elements_has_no_other_sizes(sample_of):
     assert found == {}
 
 
+TOGETHER = "flag = false, other = true, beta = 6.0, dim = 1"
+
+
 def test_keywords_of_the_sample_and_defaults_of_the_signature(sample_of):
     sample = sample_of(
         "{ args = [{ shape = [2] }], kwargs = { flag = true, beta = 2.0, dim = 0 }, vary = ['keyword'] }"
@@ -227,10 +230,18 @@ def test_keywords_of_the_sample_and_defaults_of_the_signature(sample_of):
         "dim = 1": {"flag": True, "beta": 2.0, "dim": 1},
         "dim = -1": {"flag": True, "beta": 2.0, "dim": -1},
         "other = true": {"flag": True, "beta": 2.0, "dim": 0, "other": True},
+        TOGETHER: {"flag": False, "beta": 6.0, "dim": 1, "other": True},
+    }
+    apart = {one.what: one.sample.kwargs for one in found[TOGETHER].apart()}
+    assert apart == {
         "flag = false, other = true": {"flag": False, "beta": 2.0, "dim": 0, "other": True},
+        "flag = false, beta = 6.0": {"flag": False, "beta": 6.0, "dim": 0},
+        "flag = false, dim = 1": {"flag": False, "beta": 2.0, "dim": 1},
         "other = true, beta = 6.0": {"flag": True, "beta": 6.0, "dim": 0, "other": True},
+        "other = true, dim = 1": {"flag": True, "beta": 2.0, "dim": 1, "other": True},
         "beta = 6.0, dim = 1": {"flag": True, "beta": 6.0, "dim": 1},
     }
+    assert apart.keys() == {one.what for one in found[TOGETHER].smaller()}
 
 
 def test_keywords_have_the_values_that_others_pass(sample_of):
@@ -266,8 +277,7 @@ def test_what_is_passed_by_position_varies_like_a_keyword(sample_of):
         "scale = 4.5": ((4.5, False), {"p": 2}),
         "flag = true": ((1.5, True), {"p": 2}),
         "p = 3": ((1.5, False), {"p": 3}),
-        "flag = true, p = 3": ((1.5, True), {"p": 3}),
-        "p = 3, scale = 4.5": ((4.5, False), {"p": 3}),
+        "flag = true, p = 3, scale = 4.5": ((4.5, True), {"p": 3}),
     }
 
 
