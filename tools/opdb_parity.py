@@ -29,13 +29,13 @@ import torch
 
 import opcheck
 from opcheck.draft.coverage import by_path
-from opcheck.mutation.call import Call, signature_of
+from opcheck.mutation.call import Call
 from opcheck.mutation.conditions import Condition, conditions
 from opcheck.mutation.measure import Target, measure
 from opcheck.running.autograd_nodes import name_of, names_in, orders, reached
 from opcheck.running.own_process import apart, split_results
 from opcheck.running.session import RunSession
-from opcheck.samples.derive import Keywords
+from opcheck.samples.arguments import Signature, signature_of
 from opcheck.samples.inputs import parts
 from opcheck.samples.resolve import resolve_operator
 from opcheck.samples.results import differentiable as with_derivative
@@ -305,7 +305,7 @@ def met(listed: Sequence[Condition], theirs: Iterator[Call]) -> set[str]:
     return names
 
 
-def calls(entry: Any, signature: Keywords) -> Iterator[Call]:
+def calls(entry: Any, signature: Signature) -> Iterator[Call]:
     """Yield the float64 calls of an entry that the operator accepts, and whose outputs require grad."""
     if torch.float64 not in entry.supported_backward_dtypes("cpu"):
         return

@@ -47,8 +47,10 @@ def in_memory(dense: Tensor, memory: str) -> Tensor:
 
 
 def contiguous(x: Tensor) -> Tensor:
-    """Return a contiguous tensor with the same values. Tensors of other layouts than strided are returned unchanged."""
-    return x.resolve_conj().resolve_neg().contiguous() if x.layout is torch.strided else x
+    """Return a contiguous copy in memory of its own. Tensors of other layouts than strided are returned unchanged."""
+    if x.layout is not torch.strided:
+        return x
+    return x.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
 
 
 def conjugated_view(x: Tensor) -> Tensor:

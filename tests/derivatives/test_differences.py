@@ -7,7 +7,7 @@ from operators.closed_forms import leaf, numbers, real_jacobian
 from opcheck.derivatives.autodiff import Primal
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.cotangents import directions, probe
-from opcheck.derivatives.differences import batched, differences, looped, stencil
+from opcheck.derivatives.differences import OtherShapes, batched, differences, looped, stencil
 from opcheck.derivatives.uncertainty import error_estimate, kinks
 
 REAL, COMPLEX = torch.float64, torch.complex128
@@ -19,11 +19,9 @@ def of(function, *leaves, step=STEP, batch=1000, count=None):
     outputs = function(*leaves)
     points = stencil(vector(leaves), directions(len(vector(leaves)), count), step)
     primal = Primal(function, tuple(range(len(outputs))))
-    one_by_one = batch == 0
-    return differences(
-        looped(primal, leaves, points) if one_by_one else batched(primal.rows, points, leaves, batch),
-        step,
-    )
+    if batch == 0:
+        return differences(looped(primal, leaves, points, len(vector(outputs))), step)
+    return differences(batched(primal.rows, points, leaves, batch), step)
 
 
 def at(*values):
@@ -224,3 +222,9 @@ def test_curvature_on_one_side_alone_is_no_kink(side):
 
     assert of(function, at(0.0)).most_bend > 1e-5
     assert not kinky(function, at(0.0)).any()
+
+
+def test_outputs_of_other_shapes_nearby_have_no_differences():
+    with pytest.raises(OtherShapes, match="the shapes of the outputs depend on the numbers"):
+        of(lambda x: (x[x > 0],), at(0.0, 1.0), batch=0)
+    assert of(lambda x: (x[x > 0],), at(-1.0, 1.0), batch=0).jacobian.tolist() == [[0.0, pytest.approx(1.0)]]
