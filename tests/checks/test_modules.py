@@ -70,6 +70,15 @@ def test_a_module_that_runs_again_in_backward_has_its_parameters_there(outcomes,
     assert "with respect to x: the gradient is 2 times what it should be" in outcome.message
 
 
+@pytest.mark.parametrize("module", [modules.KeepsItsFirstScale, modules.KeepsItsTable])
+def test_what_a_module_keeps_of_its_first_call_is_of_this_case_alone(outcomes, module):
+    def of(*checks):
+        found = outcomes(spec(module, supports=""), checks=checks, dtypes=("float64",))
+        return next((one.outcome, one.reason) for one in found.values() if one.check == "context")
+
+    assert of("context") == of("backward", "purity", "vmap", "context")
+
+
 def test_a_module_that_keeps_state_has_the_same_verdict_alone_and_beside_other_checks(outcomes):
     def of(*checks):
         found = outcomes(spec(modules.Worn, supports=""), checks=checks, dtypes=("float64",))
