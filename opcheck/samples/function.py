@@ -110,6 +110,13 @@ def with_own_first(
     args: tuple[Any, ...], kwargs: dict[str, Any], copy: Callable[[Tensor], Tensor] = writable
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments for an in-place operator: tensors in the first argument are copied, wherever they occur."""
-    copies = {id(part): copy(part) for part in parts(args[0]) if isinstance(part, Tensor)}
+    return with_copies(args, kwargs, copy, args[0])
+
+
+def with_copies(
+    args: tuple[Any, ...], kwargs: dict[str, Any], copy: Callable[[Tensor], Tensor], among: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with the tensors among some of them copied once, wherever they occur."""
+    copies = {id(part): copy(part) for part in parts(among) if isinstance(part, Tensor)}
     args, kwargs = mapped(lambda part: copies.get(id(part), part), (args, kwargs))
     return args, kwargs

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from opcheck.checks.attempts import at_derived, attempt, attempts
 from opcheck.checks.jacobian.compare import compared as jacobian
-from opcheck.checks.looks import FIRST, PLAIN, SECOND, Answer, Look, look, memories_of
+from opcheck.checks.looks import FIRST, FOR_MEMORY, PLAIN, SECOND, Answer, Look, depends_on_memory, look, memories_of
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
@@ -78,14 +78,12 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
     sizes, and gives wrong gradients for equal ones.
     """
     context, respects, layouts = subject.context, {frozenset[object]()}, set[frozenset[str]]()
-    written = subject.sample
-    if (layout := memories_of(written)) and "layout" in written.vary:
-        said = look(attempt(context, written, written), [*layout])
-        if said.answer == "memory":  # other checks judge the derivatives there
-            yield Derived("memory as written", written), written, said, False
+    sample = subject.sample
+    if memories_of(sample) and depends_on_memory(attempt(context, sample, sample)):
+        yield Derived("memory as written", sample), sample, Look("memory", FOR_MEMORY), False
     thorough = context.is_thorough
     further = SECOND if all(_is_claimed(context, name) for name in SECOND) else ()
-    for one, made in attempts(context, subject.sample, thorough):
+    for one, made in attempts(context, sample, thorough):
         layout = memories_of(one.sample)
         is_new = layout not in layouts and (bool(layout) or _has_strides(one.sample))
         own = MEMORIES_OF_COTANGENTS if thorough or not layout else [*layout, "offset"]
