@@ -18,6 +18,7 @@ from torch.autograd import forward_ad
 from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
 
 from opcheck.devices.device import device_module
+from opcheck.devices.generators import generators
 
 MOST_LEFT = 100
 """The maximum number of open contexts of one kind to close."""
@@ -156,12 +157,12 @@ def applied(start: State, device: str = "cpu") -> Iterator[list[str]]:
     """Apply the settings that cases on a device run with, and restore the previous ones on exit.
 
     Yield a list, to which descriptions of what the body has changed are added on exit. The states of the random number
-    generators of the CPU and the device are restored but not listed, since an operator may draw numbers.
+    generators of the host and the device are restored but not listed, since an operator may draw numbers.
 
     start: the settings before the first case.
     """
     left: list[str] = []
-    before, generators = read(device), list(_generators(device))
+    before, drawn_from = read(device), list(_generators(device))
     # torch emits most warnings once per process. If warnings are errors, only the first case would fail.
     are_errors = any(action == "error" for action, *_ in warnings.filters)
     state = {**for_cases(start, device), "warn always": are_errors}
@@ -172,20 +173,21 @@ def applied(start: State, device: str = "cpu") -> Iterator[list[str]]:
         left += _close_contexts()
         left += changes(state, read(device))
         write(before, device)
-        for module, numbers in generators:
+        for put_back, numbers in drawn_from:
             try:
-                module.set_rng_state(numbers)
+                put_back(numbers)
             except Exception as error:  # for example, the operator has broken the device
                 left.append(f"the random generator of {device} in a state that cannot be restored: {error}")
 
 
-def _generators(device: str) -> Iterator[tuple[Any, Any]]:
-    """Yield each module whose random number generator a case may use, and the state of the generator."""
-    yield torch.random, torch.random.get_rng_state()
+def _generators(device: str) -> Iterator[tuple[Callable[[Any], object], Any]]:
+    """Yield a setter for each random number generator that a case may use, and the state of the generator."""
+    for one in generators():
+        yield one.write, one.read()
     module = device_module(device)
     if hasattr(module, "get_rng_state") and hasattr(module, "set_rng_state"):
         with suppress(Exception):  # the device is broken, which its cases report
-            yield module, module.get_rng_state()
+            yield module.set_rng_state, module.get_rng_state()
 
 
 HOOKS, DUAL_LEVEL = "saved-tensor hooks on", "a dual level open"

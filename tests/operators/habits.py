@@ -9,6 +9,7 @@ import itertools
 import random
 from typing import ClassVar
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -551,6 +552,22 @@ def seeds_in_forward_with_one(x):
     return square(x) * torch.rand(1).ceil()
 
 
+def seeds_python(x):
+    random.seed(7)
+    return square(x) * (1 - random.random() // 1)
+
+
+def seeds_numpy(x):
+    numpy.random.seed(7)
+    return square(x) * (1 - numpy.random.rand() // 1)
+
+
+def draws_from_all(x):
+    """A twin: what is drawn makes no difference, and a generator of its own may be seeded."""
+    own = random.Random(7).random()
+    return square(x) * (1 - (own + random.random() + numpy.random.rand()) // 3)
+
+
 def draws(x):
     """A twin: what is drawn makes no difference."""
     return square(x) * torch.rand(1).ceil()
@@ -563,7 +580,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "WritesToInputInForward", "ZeroesItsInput", "WritesToInputInBackward", "WritesToCotangent",
         "WritesToOutputInBackward", "WritesToTangent", "WritesAndRaises", "FreesResults",
         "counts_in_a_global", "counts_in_a_closure", "SeedsInBackward", "seeds_in_forward",
-        "seeds_in_forward_with_one",
+        "seeds_in_forward_with_one", "seeds_python", "seeds_numpy",
     ),
     "context": (
         "doubles_without_grad", "doubles_in_inference_mode", "depends_on_threads", "loses_digits_under_autocast",
@@ -591,4 +608,4 @@ SEEN_BY_TORCH = (
 )  # fmt: skip
 """The faults that torch's gradcheck and gradgradcheck find, together; they pass all others."""
 
-TWINS = ("square", "product", "draws", "rounds_the_second", "flattened", "StopsNanWhereNothingMoves")
+TWINS = ("square", "product", "draws", "draws_from_all", "rounds_the_second", "flattened", "StopsNanWhereNothingMoves")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from types import SimpleNamespace
 
+import numpy
 import pytest
 import torch
 
@@ -55,6 +57,16 @@ def test_an_open_transform_is_noticed():
     torch.func.vmap(lambda x: (seen.append(transform_is_open()), x)[1])(torch.ones(2))
     assert seen == [True]
     assert not transform_is_open()
+
+
+def test_random_numbers_of_the_host_go_on_as_if_no_case_had_run():
+    def draw():
+        return torch.rand(1).item(), random.random(), numpy.random.rand()
+
+    with applied(read()) as left:
+        first = draw()
+    assert draw() == first
+    assert left == []
 
 
 class TestGeneratorsOfOtherDevices:

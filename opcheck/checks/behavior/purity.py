@@ -1,6 +1,6 @@
 """Forward, backward and forward mode do not change arguments, outputs, cotangents, tangents or captured tensors.
 
-They may draw from torch's global generator, but not seed it.
+They may draw from global random generators (torch's, Python's, NumPy's), but not seed them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from opcheck.checks.plain_torch import CALL, asserted
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
+from opcheck.devices.generators import TORCH, generators
 from opcheck.samples.captured import captured
 from opcheck.samples.watched import Watched
 from opcheck.text import class_of
@@ -88,23 +89,26 @@ def judge(subject: Subject) -> Iterator[Verdict]:
 
 
 def _unseeded(subject: Subject, stage: str, run: Callable[[], T]) -> tuple[Verdict, T]:
-    """Run a stage. Return whether it does not seed torch's global generator, and its return value.
+    """Run a stage. Return whether it does not seed a global random generator, and its return value.
 
-    A stage that changes the state of the generator runs again from another seed. If the state is the same afterwards,
-    the stage has seeded the generator.
+    A stage that changes the state of a generator runs again from another seed. If the state is the same afterwards, the
+    stage has seeded the generator. opcheck itself seeds torch's for operators that are random.
     """
-    torch.default_generator.manual_seed(SEEDS[0])  # torch.manual_seed is slow: see devices/device.py
-    before = torch.get_rng_state()
+    watched = [one for one in generators() if one is not TORCH or subject.function.seed is None]
+    for one in watched:
+        one.seed(SEEDS[0])
+    before = [one.read() for one in watched]
     returned = run()
-    after = torch.get_rng_state()
-    if subject.function.seed is not None or torch.equal(before, after):
+    drawn = [(one, one.read()) for one, state in zip(watched, before, strict=True) if not one.has_state(state)]
+    if not drawn:
         return HOLDS, returned
-    torch.default_generator.manual_seed(SEEDS[1])
+    for one, _ in drawn:
+        one.seed(SEEDS[1])
     returned = run()
-    if not torch.equal(torch.get_rng_state(), after):
+    seeded = next((one for one, after in drawn if one.has_state(after)), None)
+    if seeded is None:
         return HOLDS, returned
-    title = f"purity: {stage} seeds torch's global random generator, so that later random numbers repeat"
-    return fails(title, "use a torch.Generator of its own, or torch.random.fork_rng()"), returned
+    return fails(f"purity: {stage} seeds {seeded.name}, so that later random numbers repeat", seeded.remedy), returned
 
 
 def _unchanged(stage: str, watched: Iterable[Watched], held: Container[str], how: str = "") -> Verdict:
