@@ -61,6 +61,12 @@ def _set_default_device(device: torch.device) -> None:
         torch.device(device).__exit__(None, None, None)
 
 
+_CUDNN: Any = torch.backends.cudnn
+_CUDA: Any = torch.backends.cuda
+CUDNN = ("enabled", "benchmark", "deterministic")
+"""The flags of cuDNN that choose its kernels."""
+ATTENTION = ("flash", "mem_efficient", "math")
+"""The kernels of scaled dot product attention that may be switched off, on the CPU too."""
 RECURSION_LIMIT = 2000
 """The recursion limit that torch's compiler sets, and does not restore, if the limit was lower."""
 SETTINGS = (
@@ -84,11 +90,14 @@ SETTINGS = (
     ),
     Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     Setting("warn always", torch.is_warn_always_enabled, torch.set_warn_always),
+    *(Setting(f"{name} in cuDNN", partial(getattr, _CUDNN, name), partial(setattr, _CUDNN, name)) for name in CUDNN),
+    *(
+        Setting(f"{name} attention", getattr(_CUDA, f"{name}_sdp_enabled"), getattr(_CUDA, f"enable_{name}_sdp"))
+        for name in ATTENTION
+    ),
+    Setting("flush denormal", lambda: sys.float_info.min * 0.5 == 0, torch.set_flush_denormal),
     Setting("recursion limit", lambda: max(sys.getrecursionlimit(), RECURSION_LIMIT), sys.setrecursionlimit),
 )
-
-
-_CUDNN: Any = torch.backends.cudnn
 
 
 def _read_tf32() -> bool | tuple[str, str]:
