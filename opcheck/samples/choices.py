@@ -23,12 +23,12 @@ DEPTH = 3
 """The number of nested calls through which a keyword is followed, as from a function into an autograd.Function."""
 OTHER = "another"
 """A string that no code compares with. It selects the `else` branch, unless the operator rejects it."""
-SEVERAL = (0, 1)
-"""The dims to pass to a keyword that takes one dim or several."""
+SEVERAL = (0, 1), (-2, -1)
+"""The dims to pass to a keyword that takes one dim or several: from the first on, and counted from the end."""
 SEQUENCES = {"tuple", "list", "Sequence", "Iterable"}
 Value = str | float | tuple[int, int] | NoneValue
-READ = (ast.Assign, ast.Call, ast.Compare, ast.Match, ast.Subscript)
-"""The syntax nodes that assign a keyword to a name, pass it on, compare it, or look it up."""
+READ = (ast.Assign, ast.Call, ast.Compare, ast.Match, ast.Subscript, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp)
+"""The syntax nodes that assign a keyword to a name, pass it on, compare it, look it up, or test its truth."""
 IN_OTHER_WORDS = ("lower", "upper", "casefold", "strip")
 """Methods of a string that return the same word."""
 EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
@@ -57,8 +57,9 @@ def keywords_of(
 def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     """Return the values that select code paths, by keyword.
 
-    They are those that its annotation and default imply, the constants that the code compares it with, and the keys of
-    a dict that the code looks it up in. For a dim, they include two dims, if an annotation or the code admits several.
+    They are those that its annotation and default imply, the constants that the code compares it with, 0 for a number
+    whose truth the code tests, and the keys of a dict that the code looks it up in. For a dim, they include two dims,
+    if an annotation or the code admits several.
 
     The code is that of the operator, of functions that the keyword is passed on to, and of forward, backward, jvp and
     vmap of an autograd.Function. For a class, it is that of the constructor, which may also use `self.keyword`. Source
@@ -74,9 +75,12 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     optional = {one.name: one.name for one in keywords if one.default is not one.empty}
     choices = {one.name: dict.fromkeys(_by_annotation(one)) for one in keywords}
     without = {one.name for one in keywords if one.default is None}
+    numbers = {one.name for one in keywords if _may_be_number(one)}
     for name, value in _in_all_stages(operator, optional, DEPTH) if optional else ():
         if value == NONE and name in without:
             continue  # the default
+        if value == 0 and name not in numbers:
+            continue  # a flag is flipped anyway, and no text is 0
         others = [OTHER] if isinstance(value, str) and name not in listed else []
         choices[name].update(dict.fromkeys([value, *others]))
     return {name: [*map(_written, values)] for name, values in choices.items() if values}
@@ -87,7 +91,13 @@ def _written(value: Any) -> Any:
     if isinstance(value, Enum):
         kind = type(value)
         return ObjectValue(object=f"{kind.__module__}.{kind.__qualname__}.{value.name}")
-    return TupleValue(tuple=[*SEVERAL]) if value == SEVERAL else value
+    return TupleValue(tuple=[*value]) if isinstance(value, tuple) else value
+
+
+def _may_be_number(one: inspect.Parameter) -> bool:
+    """Return whether a keyword may be passed a number, judging by its default and its annotation."""
+    kinds = {*get_args(one.annotation), one.annotation} - {type(None)}
+    return type(one.default) in (int, float) or (one.default is None and not kinds & {bool, str})
 
 
 def _by_annotation(one: inspect.Parameter) -> list[Any]:
@@ -105,7 +115,7 @@ def _by_annotation(one: inspect.Parameter) -> list[Any]:
     elif one.default is None and float in kinds:
         values = [0.5, 2.0]
     names = {getattr(get_origin(kind) or kind, "__name__", "") for kind in (one.annotation, *kinds)}
-    return [*values, SEVERAL] if is_dim(one.name) and names & SEQUENCES else values
+    return [*values, *SEVERAL] if is_dim(one.name) and names & SEQUENCES else values
 
 
 def _in_all_stages(
@@ -139,7 +149,7 @@ def _renamed(function: Callable[..., Any], keywords: Mapping[str, str], inputs: 
 
 
 def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: int) -> Iterator[tuple[str, Value]]:
-    """Yield each keyword that the code of a function compares with a constant, and the constant.
+    """Yield each keyword that code compares with a constant, and the constant: 0 if it tests its truth.
 
     keywords: the operator's keywords, by the name of the parameter of `function` that holds their value.
     """
@@ -159,10 +169,24 @@ def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: 
         elif isinstance(node, ast.Subscript):
             compared, values = node.slice, _keys_of(function, node.value)
         else:
+            tested = map(_value_of, _tested(node))
+            yield from ((keywords[name], 0) for name in tested if name in keywords)
             continue
         name = _value_of(compared)
         if name in keywords:
             yield from ((keywords[name], value) for value in values)
+
+
+def _tested(node: ast.AST) -> list[ast.expr]:
+    """Return the expressions whose truth a syntax node tests, as in `if p`, `p or 1.0` and `not p`.
+
+    Code that means "not None" by this takes another path for the number 0.
+    """
+    if isinstance(node, (ast.If, ast.IfExp)):
+        return [node.test]
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    return [node.operand] if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) else []
 
 
 @lru_cache(maxsize=256)
@@ -182,7 +206,7 @@ def _kinds(call: ast.Call, keywords: Mapping[str, str]) -> Iterator[tuple[str, V
     name = _value_of(call.args[0])
     kinds = {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(call.args[1])}
     if is_dim(keywords.get(name, "")) and kinds & {"int", *SEQUENCES}:
-        yield keywords[name], SEVERAL
+        yield from ((keywords[name], dims) for dims in SEVERAL)
 
 
 def _value_of(node: ast.expr) -> str:

@@ -621,6 +621,19 @@ def wrong_for_several_dims(x, dim: int | tuple[int, ...] = 0):
     return squared(x, isinstance(dim, tuple)).sum(dim)
 
 
+def wrong_for_several_from_the_end(x, dim: int | tuple[int, ...] = 0):
+    return squared(x, isinstance(dim, tuple) and min(dim) < 0).sum(dim)
+
+
+def wrong_for_a_shift_of_zero(x, shift=None):
+    """As of a backward function that asks `if shift`, and takes 0 for None."""
+    return squared(x, not (shift or shift is None)) + (0 if shift is None else shift)
+
+
+def shifted(x, shift=None):
+    return squared(x, False) + (shift if shift else 0)
+
+
 def along_dims(x, dim: int | tuple[int, ...] = 0):
     return squared(x, False).sum(dim)
 

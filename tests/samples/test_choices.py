@@ -62,7 +62,7 @@ def optional(x, scale: float | None = None, dim: Optional[int] = None, top: int 
     return x
 
 
-SEVERAL = TupleValue(tuple=[0, 1])
+SEVERAL = TupleValue(tuple=[0, 1]), TupleValue(tuple=[-2, -1])
 
 
 def along(x, dim: int | tuple[int, ...] = -1, axes=None, size: tuple[int, ...] = (), axis=0):
@@ -82,6 +82,13 @@ class How(Enum):
 def in_other_words(x, how="sum", act="silu", mode=How.SUM, flag: bool | None = None):
     table = {"silu": 1, "gelu": 2}[act]
     return x if how.lower() == "mean" else table * x
+
+
+def in_truth(x, low=None, high=1.0, scale=2, size=None, flag=False, how="sum", act: str | None = None, top=3):
+    if low and not flag:
+        x = x.clamp(min=low)
+    kept = x * (scale or 1) if not high else x
+    return kept if how and act and (size if top > 2 else 1) else -kept
 
 
 def in_norms(x, p=2.0, q=2.0, r=2.0, s=2.0):
@@ -106,6 +113,7 @@ def broadcast(x, y, how="sum"):
                 "mode": [ObjectValue(object=f"{__name__}.How.MEAN")],
             },
         ),
+        (in_truth, {"low": [0], "high": [0], "scale": [0]}),
         (in_norms, {"p": [inf], "q": [inf], "r": [-inf], "s": [-inf]}),
         (broadcast, {"how": ["sum", "product", OTHER]}),
         (varied.reduced, {"how": ["sum", "mean"]}),
@@ -129,7 +137,7 @@ def broadcast(x, y, how="sum"):
         (Kept.apply, {"p": [1.5], "how": ["tanh", "erf", OTHER]}),
         (KeptApart.apply, {"p": [1.5]}),
         (optional, {"scale": [0.5, 2.0], "dim": [0], "top": [2], "axis": [0]}),
-        (along, {"dim": [SEVERAL], "axes": [0], "axis": [SEVERAL]}),
+        (along, {"dim": [*SEVERAL], "axes": [0], "axis": [*SEVERAL]}),
         (ModuleCall(Worded()), {"how": ["last", OTHER]}),
         (torch.sin, {}),
         (eval("lambda x, how='a': x if how == 'b' else 2 * x"), {}),

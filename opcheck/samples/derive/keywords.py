@@ -124,8 +124,10 @@ def _near(name: str, value: Any, rank: int) -> Iterator[Any]:
     items: Any = value.tuple if isinstance(value, TupleValue) else value
     if isinstance(items, (list, tuple)):
         if items and all(type(item) is int for item in items):
-            larger = [*items[:-1], items[-1] + 1]  # equal ones differ
-            yield larger if isinstance(value, list) else TupleValue(tuple=larger)
+            others = [[*items[:-1], items[-1] + 1]]  # equal ones differ
+            if is_dim(name):
+                others.append([_from_the_other_end(item, rank) for item in items])
+            yield from (other if isinstance(value, list) else TupleValue(tuple=other) for other in others)
     elif isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
@@ -138,8 +140,13 @@ def _near(name: str, value: Any, rank: int) -> Iterator[Any]:
         yield value + 1
         if is_dim(name) or value > 1:
             yield value - 1
-        if is_dim(name):  # counted from the other end
-            yield value - rank if value >= 0 else value + rank
+        if is_dim(name):
+            yield _from_the_other_end(value, rank)
+
+
+def _from_the_other_end(dim: int, rank: int) -> int:
+    """Return the same dim of a tensor, counted from the other end."""
+    return dim - rank if dim >= 0 else dim + rank
 
 
 def is_dim(name: str) -> bool:
