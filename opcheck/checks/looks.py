@@ -95,11 +95,11 @@ def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] =
         said = tried(partial(_compared, made.subject, point, memories, claims))
     if not isinstance(said, Exception):
         return said
-    is_mistake = MISTAKEN.search(str(said)) and _is_alike(made.written, made.subject.sample)
+    is_mistake = MISTAKEN.search(str(said)) and is_alike(made.written, made.subject.sample)
     return Look("backward") if is_mistake else _refused("backward", said)
 
 
-def _is_alike(written: Sample, other: Sample) -> bool:
+def is_alike(written: Sample, other: Sample) -> bool:
     """Return whether a derived sample is of the kind of the written one: it has as many dims, and none is 0 or 1 now.
 
     If so, an operator that accepts it does so on purpose, and not by broadcasting.

@@ -181,6 +181,35 @@ def test_what_written_samples_let_pass_is_found_and_made_small(tmp_path, outcome
     assert {one.outcome for one in written.values()} == {"passed"}
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("pairs_with_fake_of_even", ("1031", "Shapes torch.Size([2, 516]) and torch.Size([2, 515]) are not equal")),
+        ("half_in_any_memory", ("memory transposed", "Stride mismatch")),
+        ("pairs", ()),
+        ("right_half", ()),
+        ("sum_of_one_shape", ()),
+    ],
+)
+def test_fake_tensors_are_like_real_ones_at_other_sizes_and_in_other_memory(outcomes, name, found):
+    shapes = ", ".join(["{ shape = [2, 4] }"] * (2 if name == "sum_of_one_shape" else 1))
+    text = f"""
+[[operator]]
+name       = "operators.registered.{name}"
+registered = true
+dtypes     = "real"
+supports   = {{ forward_ad = false, vmap = false }}
+samples    = [{{ args = [{shapes}] }}]
+"""
+    said = outcomes(text, checks=("derived", "registration"), dtypes=("float64",))
+    own, written = (one for check in ("derived", "registration") for case, one in said.items() if check in case)
+    assert written.outcome == "passed"
+    assert own.outcome == ("failed" if found else "passed"), own.message
+    if found:
+        assert "registration: test_faketensor failed" in own.reason
+        assert all(part in own.message for part in found)
+
+
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_a_call_that_waits_for_others_is_none_that_takes_long(tmp_path, monkeypatch, is_busy):
     squared = varied.squared

@@ -1,4 +1,4 @@
-"""Operators of torch.library: one registered rightly, one whose fake implementation has the wrong shape."""
+"""Operators of torch.library: some registered rightly, some whose fake implementation has a wrong shape or stride."""
 
 import torch
 from torch import Tensor
@@ -20,3 +20,53 @@ def wrong_fake(x: Tensor) -> Tensor:
 
 wrong_fake.register_fake(lambda x: x.new_empty(x.numel() + 1))
 wrong_fake.register_autograd(lambda ctx, v: v / 2)
+
+
+def _halved(ctx, v):
+    return v.repeat_interleave(2, -1)[..., : ctx.size]
+
+
+def _keeps_size(ctx, inputs, output):
+    ctx.size = inputs[0].shape[-1]
+
+
+def _sums_of_pairs(x: Tensor) -> Tensor:
+    padded = torch.nn.functional.pad(x, (0, x.shape[-1] % 2))
+    return (padded[..., ::2] + padded[..., 1::2]).contiguous()
+
+
+@torch.library.custom_op("opcheck_tests::pairs", mutates_args=())
+def pairs(x: Tensor) -> Tensor:
+    return _sums_of_pairs(x)
+
+
+pairs.register_fake(lambda x: x.new_empty(*x.shape[:-1], (x.shape[-1] + 1) // 2))
+pairs.register_autograd(_halved, setup_context=_keeps_size)
+
+
+@torch.library.custom_op("opcheck_tests::pairs_with_fake_of_even", mutates_args=())
+def pairs_with_fake_of_even(x: Tensor) -> Tensor:
+    return _sums_of_pairs(x)
+
+
+pairs_with_fake_of_even.register_fake(lambda x: x.new_empty(*x.shape[:-1], x.shape[-1] // 2))
+pairs_with_fake_of_even.register_autograd(_halved, setup_context=_keeps_size)
+
+
+@torch.library.custom_op("opcheck_tests::half_in_any_memory", mutates_args=())
+def half_in_any_memory(x: Tensor) -> Tensor:
+    return x / 2
+
+
+half_in_any_memory.register_fake(lambda x: x.new_empty(x.shape))
+half_in_any_memory.register_autograd(lambda ctx, v: v / 2)
+
+
+@torch.library.custom_op("opcheck_tests::sum_of_one_shape", mutates_args=())
+def sum_of_one_shape(x: Tensor, y: Tensor) -> Tensor:
+    """A twin: that it broadcasts is an accident."""
+    return x + y
+
+
+sum_of_one_shape.register_fake(lambda x, y: torch.empty_like(x))
+sum_of_one_shape.register_autograd(lambda ctx, v: (v, v))

@@ -12,10 +12,22 @@ from dataclasses import replace
 
 from opcheck.checks.attempts import at_derived, attempt, attempts
 from opcheck.checks.jacobian.compare import compared as jacobian
-from opcheck.checks.looks import FIRST, FOR_MEMORY, PLAIN, SECOND, Answer, Look, depends_on_memory, look, memories_of
+from opcheck.checks.looks import (
+    FIRST,
+    FOR_MEMORY,
+    PLAIN,
+    SECOND,
+    Answer,
+    Look,
+    depends_on_memory,
+    is_alike,
+    look,
+    memories_of,
+)
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.subject import Context, Subject
+from opcheck.checks.values import registration
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, out_of_reach
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.cache import Cache
@@ -35,6 +47,9 @@ BESIDES = (
 )  # fmt: skip
 """The checks that, with derive = "thorough", also run at the first derived sample with each new value of a keyword, and
 at the first ones with a dim of size 1 and with one larger than a block."""
+ALWAYS = ("registration",)
+"""The checks whose fast tests also run at each derived sample of the kind of the written one: fake tensors may have
+other shapes or strides than real ones at some sizes and in some memory formats only."""
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
 """The memory formats of cotangents that are tested at derived samples, besides plain ones."""
 
@@ -53,7 +68,7 @@ def judge(subject: Subject) -> Verdict:
             if verdict is not None:
                 return verdict
             answer = "untold"
-        elif is_first and (verdict := _besides(subject.context, written, one)) is not None:
+        elif answer == "hold" and (verdict := _besides(subject.context, written, one, is_first)) is not None:
             return verdict
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []
@@ -173,16 +188,20 @@ def _keywords(sample: Sample, context: Context) -> dict[str, Value]:
     return plain | sample.kwargs | {f"module.{name}": value for name, value in constructor.items()}
 
 
-def _besides(context: Context, written: Sample, one: Derived) -> Verdict | None:
-    """Return the first failure of a check in `BESIDES` that passes at the written sample; None if there is none."""
+def _besides(context: Context, written: Sample, one: Derived, is_first: bool) -> Verdict | None:
+    """Return the first failure of a check that passes at the written sample; None if there is none.
+
+    is_first: whether the checks in `BESIDES` run, and not only the fast tests of those in `ALWAYS`.
+    """
     cache = Cache()
 
     def verdict(name: str, sample: Sample) -> Verdict:
-        check: PerSample = implementation(check_kinds()[name])
+        check: PerSample = implementation(check_kinds()[name]) if is_first else registration.fast
         own = replace(context.under(name), cache=cache, overrides={**context.overrides, "derive": "standard"})
         return check.verdict(own, sample)  # without the slow tests
 
-    for name in BESIDES:
+    always = ALWAYS if is_alike(written, one.sample) else ()
+    for name in BESIDES if is_first else always:
         if not _is_claimed(context, name):
             continue
         wrong = verdict(name, one.sample)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,8 +13,11 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.samples.function import with_own_first
 
+FAST = ("test_schema", "test_autograd_registration", "test_faketensor")
+"""The tests that take milliseconds. AOT dispatch takes a third of a second."""
 
-def judge(subject: Subject) -> Verdict:
+
+def judge(subject: Subject, tests: Sequence[str] = (*FAST, "test_aot_dispatch_dynamic")) -> Verdict:
     """Run torch's own tests: schema, autograd registration, fake tensors, AOT dispatch."""
     overloads: list[str] = getattr(subject.context.operator, "overloads", list)()
     if len(overloads) > 1:  # the operator is an overload packet, and not one of its overloads
@@ -23,7 +28,7 @@ def judge(subject: Subject) -> Verdict:
     if subject.function.inplace:  # autograd rejects in-place writes to a leaf
         args, kwargs = with_own_first(args, kwargs)
     operator: Any = subject.context.operator
-    results = torch.library.opcheck(operator, args, kwargs, raise_exception=False)
+    results = torch.library.opcheck(operator, args, kwargs, test_utils=tests, raise_exception=False)
     failed = {name: result for name, result in results.items() if result != "SUCCESS"}
     if not failed:
         return HOLDS
@@ -32,3 +37,5 @@ def judge(subject: Subject) -> Verdict:
 
 
 check = PerSample(judge, derivative=False)
+fast = PerSample(partial(judge, tests=FAST), derivative=False)
+"""The check without AOT dispatch, for derived samples."""
