@@ -35,6 +35,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
 }
 
+IN_TORCH = {
+    "half": "float16", "float": "float32", "double": "float64", "cfloat": "complex64", "cdouble": "complex128",
+    "byte": "uint8", "char": "int8", "short": "int16", "int": "int32", "long": "int64", "boolean": "bool",
+}  # fmt: skip
+"""The names that torch, or people, also have for dtypes."""
+
 REAL_OF = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
 COMPLEX_OF = {real: name for name, real in REAL_OF.items()}
 
@@ -75,6 +81,12 @@ def known() -> tuple[str, ...]:
     return (*KNOWN, *_DECLARED.get())
 
 
+def nearest_to(name: str, names: Iterable[str]) -> str:
+    """Return the name that was probably meant by an unknown name of a dtype, or an empty string."""
+    word = name.removeprefix("torch.")
+    return IN_TORCH.get(word) or nearest(word, names)
+
+
 def is_differentiable(dtype: str) -> bool:
     """Return whether tensors of this dtype can require grad."""
     return dtype.startswith(("float", "bfloat", "complex")) and not dtype.startswith("float8")
@@ -89,7 +101,7 @@ def unknown(entry: str) -> tuple[str, str, str] | None:
     if entry.removeprefix("-") in names:
         return None
     sign = "-" if entry.startswith("-") else ""
-    near = nearest(entry.removeprefix("-"), names)
+    near = nearest_to(entry.removeprefix("-"), names)
     expected = f"a dtype or a group ({', '.join(GROUPS)}), with a leading - to remove it"
     return f'unknown dtype "{entry}"', expected, f"{sign}{near}" if near else ""
 

@@ -8,7 +8,6 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 
 from opcheck.spec import dtypes
 from opcheck.spec.model import Count, Finite, Frozen, Model, named, refuse
-from opcheck.spec.problems import nearest
 from opcheck.text import counted
 
 Structure = Literal[
@@ -40,7 +39,9 @@ LAYOUTS_WITH = {
 def _known_dtype(name: str) -> str:
     choices = (*dtypes.known(), *dtypes.FOLLOWING)
     if name not in choices:
-        raise refuse(f'unknown dtype "{name}"', 'a dtype, "real", "complex" or "integer"', nearest(name, choices))
+        raise refuse(
+            f'unknown dtype "{name}"', 'a dtype, "real", "complex" or "integer"', dtypes.nearest_to(name, choices)
+        )
     return name
 
 
@@ -73,6 +74,10 @@ def _sizes(value: Any) -> tuple[int, ...]:
     if not isinstance(value, tuple):
         return ()
     return (len(value), *(_sizes(value[0]) if value else ()))
+
+
+def _are_booleans(values: Any) -> bool:
+    return bool(values) and all(map(_are_booleans, values)) if isinstance(values, tuple) else isinstance(values, bool)
 
 
 def check_bounds(low: float | None, high: float | None, exclude: float | tuple[float, ...] | None) -> None:
@@ -187,6 +192,9 @@ class Tensor(Model):
                 f"{len(self.contains)} numbers do not fit into a tensor of {self.numel} elements", "a larger shape"
             )
         if "values" in written:
+            if self.dtype in (None, *dtypes.FOLLOWING) and _are_booleans(self.values):
+                what = "booleans are no numbers of the dtype of the case"
+                raise refuse(what, 'dtype = "bool" beside them, or numbers', at=("values",))
             for key in ("low", "high", "exclude", "contains", "mean", "std"):
                 if key in written:
                     raise refuse(f"{key} does not apply to explicit values", f"either values or {key}")

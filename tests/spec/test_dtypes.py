@@ -49,7 +49,13 @@ def test_names_and_groups_are_known_with_and_without_a_minus(entry: str) -> None
     assert unknown(entry) is None
 
 
-@pytest.mark.parametrize(("entry", "near"), [("flaoting", "floating"), ("-flot64", "-float64"), ("zzz", "")])
+@pytest.mark.parametrize(
+    ("entry", "near"),
+    [
+        ("flaoting", "floating"), ("-flot64", "-float64"), ("zzz", ""),
+        ("long", "int64"), ("float", "float32"), ("-torch.half", "-float16"), ("torch.float64", "float64"),
+    ],
+)  # fmt: skip
 def test_an_unknown_name_has_the_nearest_one(entry: str, near: str) -> None:
     mistake = unknown(entry)
     assert mistake is not None

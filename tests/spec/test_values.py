@@ -249,6 +249,12 @@ class TestTensors:
             ("{ shape = [2], dtype = 'integer', grad = true }", "a tensor of integer has no derivative"),
             ("{ shape = [2, 3], structure = 'hermitian' }", "hermitian needs square matrices, not the shape [2, 3]"),
             ("{ shape = [2], through = 'symmetrize' }", "symmetrize needs square matrices, not the shape [2]"),
+            (
+                "{ shape = [2], dtype = 'double' }",
+                'unknown dtype "double"; expected a dtype, "real", "complex" or "integer"',
+            ),
+            ("{ values = [[true], [false]] }", "booleans are no numbers of the dtype of the case"),
+            ("{ values = true, dtype = 'real' }", "booleans are no numbers of the dtype of the case"),
             ("{ values = [1.0], low = 0.5 }", "low does not apply to explicit values"),
             ("{ values = [1], structure = 'one_hot' }", "the structure one_hot would replace the explicit values"),
         ],
