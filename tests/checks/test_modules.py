@@ -233,3 +233,21 @@ class TestInstances:
     def test_integers_may_be_its_only_arguments(self):
         report = opcheck.check(torch.nn.Embedding(3, 2).double(), torch.tensor([1, 0, 2]))
         assert {outcome.dtype for outcome in report} == {"float64"}
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("KeepsItsMask", "failed"), ("KeepsEachMask", "passed")])
+def test_what_a_module_keeps_may_not_depend_on_a_keyword_of_an_earlier_call(outcomes, name, outcome):
+    text = f"""
+[[operator]]
+name    = "operators.modules.{name}"
+module  = {{}}
+samples = [{{ args = [{{ shape = [2, 3, 3] }}] }}]
+"""
+    said = outcomes(text, checks=("context", "derived"), dtypes=("float64",))
+    context, derived = (one for check in ("context", "derived") for case, one in said.items() if check in case)
+    assert (context.outcome, derived.outcome) == ("passed", outcome), derived.message
+    if outcome == "failed":
+        assert derived.reason.startswith(
+            "derived: strict = true: context: the values of a module that was called before"
+        )
+        assert "realized: float64[2, 3, 3], strict=True" in derived.message

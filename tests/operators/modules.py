@@ -392,6 +392,30 @@ class KeepsItsTable(KeepsItsFirstScale):
         return torch.arange(1, 1 + x.shape[-1]).to(x.dtype)
 
 
+class KeepsItsMask(Module):
+    """Keeps the mask of its first call of a length, whether the diagonal is masked or not."""
+
+    masks: dict[object, Tensor]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.masks = {}
+
+    def forward(self, x: Tensor, strict: bool = False) -> Tensor:
+        mask = self.masks.setdefault(self.key(x, strict), torch.ones(x.shape[-2:]).triu(0 if strict else 1).bool())
+        return x.masked_fill(mask, 0)
+
+    def key(self, x: Tensor, strict: bool) -> object:
+        return x.shape[-2:]
+
+
+class KeepsEachMask(KeepsItsMask):
+    """A twin."""
+
+    def key(self, x: Tensor, strict: bool) -> object:
+        return x.shape[-2:], strict
+
+
 FAULTS: dict[str, tuple[type[Module], ...]] = {
     "backward": (WrongWeight, WrongInside, WrongUnlessOne, WrongLazyLayer),
     "buffers": (ReplacesInEvaluation, WritesInEvaluation, KeepsItsGraph, WarmedInPlace, WarmedBehindAutograd),

@@ -204,21 +204,23 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
 
     where = "of calls that follow another one"
     yield from at_once(subject, lambda: both(where, lambda: there, in_place, AFTER), each)
-    yield from _of_a_new_module(other, there)
+    yield from of_a_new_module(other, there.values, "with other numbers")
     if is_strided(subject) and subject.supports.backward:
         yield from _right_elsewhere(subject, other, vector(first.cotangents), there)
 
 
-def _of_a_new_module(other: Subject, there: Result) -> Iterator[Row]:
-    """Compare the values of a module that has been called at another point with those of a new module.
+def of_a_new_module(subject: Subject, values: Tensor, before: str) -> Iterator[Row]:
+    """Compare the values of a module that has been called before with those of a new module.
 
     A module may keep what its first call has made, which all later calls then use.
+
+    before: the earlier calls, as in "with other numbers".
     """
-    context, path = other.context, other.case.variant.path
+    context, path = subject.context, subject.case.variant.path
     if context.module(path) is not None:
-        fresh = other.calling(operator=context.resolve(path, other.sample))
-        what = "the values of a module that was called before with other numbers"
-        yield Row(what, there.values, computed(what, lambda: Call.of(fresh).values))
+        fresh = subject.calling(operator=context.resolve(path, subject.sample))
+        what = f"the values of a module that was called before {before}"
+        yield Row(what, values, computed(what, lambda: Call.of(fresh).values))
 
 
 def _overwritten(call: Call, gradients: Tensors) -> Verdict:

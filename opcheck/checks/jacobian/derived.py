@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from opcheck.checks.attempts import at_derived, attempt, attempts
+from opcheck.checks.behavior.context import of_a_new_module
+from opcheck.checks.calls import Call
 from opcheck.checks.jacobian.compare import compared as jacobian
 from opcheck.checks.looks import (
     FIRST,
@@ -26,9 +28,11 @@ from opcheck.checks.looks import (
 )
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
+from opcheck.checks.relations import compared
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.values import registration
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, out_of_reach
+from opcheck.derivatives import tried
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, smallest, squared
@@ -207,6 +211,30 @@ def _besides(context: Context, written: Sample, one: Derived, is_first: bool) ->
         wrong = verdict(name, one.sample)
         if wrong.is_failure and wrong.state != "refused" and verdict(name, written).passed:
             return at_derived(one, wrong, name, one.sample)
+    return _worn(context, one) if _is_called_otherwise(context, written, one) else None
+
+
+def _is_called_otherwise(context: Context, written: Sample, one: Derived) -> bool:
+    """Return whether a derived sample passes other keywords to a module that is constructed in the same way."""
+    before, after = (_keywords(sample, context) for sample in (written, one.sample))
+    is_module = context.module(context.case.variant.path) is not None
+    return is_module and before != after and one.sample.module == written.module
+
+
+def _worn(context: Context, one: Derived) -> Verdict | None:
+    """Return the failure of a module that, after calls at other samples, has other values than a new one; else None.
+
+    All samples share one module. It may keep what depends on a keyword, such as a mask.
+    """
+    if not _is_claimed(context, "context"):
+        return None
+    subject = context.under("context").at(one.sample).calling(operator=context.operator_at(one.sample))
+    rows = tried(lambda: [*of_a_new_module(subject, Call.of(subject).values, "with other samples")])
+    for row in rows if not isinstance(rows, Exception) else ():  # new ones may refuse what needs an earlier call
+        verdict = compared(subject, row)
+        if verdict.is_failure:
+            verdict = replace(verdict, realized=subject.inputs.describe())
+            return at_derived(one, verdict, "context", one.sample, how="after calls with other samples, at")
     return None
 
 
