@@ -124,6 +124,7 @@ FURTHER = {
     "wrong_without_bias": ("bias = { none = true }", "{ args = [{ shape = [1, 1] }, { none = true }] }", TWO),
     "wrong_for_several_dims": ("dim = { tuple = [0, 1] }", "kwargs = { dim = { tuple = [0, 1] } } }", ONE),
     "wrong_for_several_from_the_end": ("dim = { tuple = [-2, -1] }", "kwargs = { dim = { tuple = [-2, -1] } } }", ONE),
+    "wrong_for_overlaps": ("step = 1", "kwargs = { step = 1 } }", ONE),
     "wrong_for_a_shift_of_zero": ("shift = 0", "{ args = [{ shape = [1, 1] }], kwargs = { shift = 0 } }", ONE),
     "wrong_mean": ('how = "mean"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "mean" } }', ONE),
     "wrong_mean_in_words": ('how = "mean"', '{ args = [{ shape = [1, 1] }], kwargs = { how = "mean" } }', ONE),
@@ -145,7 +146,8 @@ RIGHT = {
     "joined": JOINED, "chosen": INDEXED, "in_segments": SEGMENTS, "masked": MASKED, "large_only": LARGE,
     "untied": SQUARE, "reduced": PAIR,
     "kept_by_a_mask": ADDED, "not_ignored": INDEXED,
-    "biased": TWO, "along_dims": ONE, "shifted": ONE, "right_for_all_cotangents": ONE, "untied_ranks": TWO,
+    "biased": TWO, "along_dims": ONE, "shifted": ONE, "windowed": ONE,
+    "right_for_all_cotangents": ONE, "untied_ranks": TWO,
     "clears_memory_if_empty": VECTORS, "flipped_twice": ONE, "guarded": ONE,
     "with_a_scaled_threshold": ONE, "weighted": ONE, "of_channels": ONE,
 }  # fmt: skip

@@ -621,6 +621,15 @@ def wrong_for_several_dims(x, dim: int | tuple[int, ...] = 0):
     return squared(x, isinstance(dim, tuple)).sum(dim)
 
 
+def wrong_for_overlaps(x, step: int = 2):
+    """As of a backward function that assigns where windows have to be added up."""
+    return squared(x, step < 2).unfold(-1, 2, step).sum(-1)
+
+
+def windowed(x, step: int = 2):
+    return squared(x, False).unfold(-1, 2, step).sum(-1)
+
+
 def wrong_for_several_from_the_end(x, dim: int | tuple[int, ...] = 0):
     return squared(x, isinstance(dim, tuple) and min(dim) < 0).sum(dim)
 

@@ -277,6 +277,7 @@ def test_what_is_passed_by_position_varies_like_a_keyword(sample_of):
         "scale = 4.5": ((4.5, False), {"p": 2}),
         "flag = true": ((1.5, True), {"p": 2}),
         "p = 3": ((1.5, False), {"p": 3}),
+        "p = 1": ((1.5, False), {"p": 1}),
         "flag = true, p = 3, scale = 4.5": ((4.5, True), {"p": 3}),
     }
 

@@ -112,7 +112,8 @@ def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Sc
     """Yield other values of a keyword: some near its value, then `choices`."""
     value = own.get(name)
     is_known = name.endswith(INDEX) and bool(choices)  # an index that does not occur has no effect
-    near = () if is_known else islice(_near(name, value, rank), None if scope.is_thorough or is_dim(name) else 1)
+    few = None if scope.is_thorough or is_dim(name) or type(value) is int else 1
+    near = () if is_known else islice(_near(name, value, rank), few)
     others = {render(other): other for other in (*near, *choices)}
     if name in own:
         others.pop(render({"none": True} if value is None else value), None)
