@@ -128,7 +128,10 @@ class TerminalReport:
                 self._line("", printable(line))
 
     def summary(self, seconds: float, troubles: Sequence[str] = (), left_out: Sequence[str] = ()) -> None:
-        """Print the tables, the reasons of skips, `left_out`, warnings, notes, the totals and `troubles`."""
+        """Print the tables, the reasons of skips, `left_out`, warnings, notes, the failures, the totals and `troubles`.
+
+        The failures are near the end since a log is read from there. A large library has hundreds of notes.
+        """
         if self.records:
             for part in _tables(self.records, self.console):
                 self.console.print(part, soft_wrap=isinstance(part, Text))
@@ -146,6 +149,7 @@ class TerminalReport:
             each = ", ".join(f"{count:,} {what}" for what, count in derived.most_common())
             self._line("", f"{derived.total():,} derived samples: {each}")
         self.lines(f"note {printable(line)}" for line in note_lines(self.records))
+        self.failures()
         self.totals(seconds, troubles)
 
     def lines(self, lines: Iterable[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import takewhile
 
 import pytest
 from rich.console import Console
@@ -112,6 +113,16 @@ def test_the_summary_has_a_cell_for_each_family_and_check(report):
     assert shown(report)[-1] == "3 cases in 1.2 s: 2 passed, 1 failed"
 
 
+def test_the_messages_of_failures_follow_the_notes(report):
+    report.add(record(1, "failed", "why", "the message"))
+    report.add(record(2, fields={"notes": {"0": ["a note"]}}))
+    report.summary(0)
+    note, heading, message, totals = shown(report)[-4:]
+    assert note == "note torch.x2: a note"
+    assert " failed torch.x1::backward[cpu-float64] " in heading
+    assert (message, totals) == ("the message", "2 cases in 0.0 s: 1 passed, 1 failed")
+
+
 def test_the_summary_tells_each_reason_once(report):
     for number in range(3):
         report.add(record(number, "skipped", "the device cuda is not present: " + "no driver, " * 20 + "none"))
@@ -183,9 +194,10 @@ def test_the_table_is_whole_at_any_width(width):
         report.add(each)
     report.summary(0)
     lines = shown(report)
-    assert [line for line in lines[1:-1] if len(line.rstrip()) > width] == []
-    assert "…" not in "".join(lines)
-    found = cells(lines)
+    table = list(takewhile(lambda line: "torch.x" not in line, lines))  # the failures follow
+    assert [line for line in table[1:] if len(line.rstrip()) > width] == []
+    assert "…" not in "".join(table)
+    found = cells(table)
     assert set(found) == {(family, check) for family in [*FAMILIES, "all"] for check in CHECKS}
     assert found["binary", "device_consistency"] == "100 12F 12E"
     assert found["pooling", "scalarized_second_order"] == "100 12F 12E 12s 12x 12X 12?"
@@ -250,7 +262,6 @@ def test_nothing_in_a_record_does_anything_to_the_terminal(terminal):
     for outcome in ("failed", "error", "skipped", "xfailed", "passed"):
         report.add(record(1, outcome, ESCAPES, f"first\n{ESCAPES}", **texts))
     report.stop()
-    report.failures()
     report.summary(1, [ESCAPES])
     text = report.console.file.getvalue()
     assert [sign for sign in ("\x07", "\x1b]", "\x1b[2J\r", "\rpassed", "\u202e") if sign in text] == []
@@ -268,7 +279,6 @@ def test_overlong_names_are_cut_with_a_word_on_how_much():
     report.start(1)
     report.add(record(1, "failed", id="x" * 100_000, family="y" * 100_000))
     report.stop()
-    report.failures()
     report.summary(0)
     text = report.console.file.getvalue()
     assert "xxx ... (99050 characters left out):" in text

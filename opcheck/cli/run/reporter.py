@@ -124,7 +124,6 @@ class RunReporter:
         new: set[str] | None = None
         if self.old is None:
             failed = report.has_failed or bool(wrong)
-            report.failures()
             wide = (wide_lines if self.options.wide else wide_count)(report.records)
             report.summary(seconds, wrong, [*self.plugin.left_out_lines(), *wide, *self.plugin.shared_lines()])
         else:
