@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from time import thread_time
@@ -17,7 +17,7 @@ from opcheck.checks.verdict import Verdict
 from opcheck.derivatives import TooLarge, tried
 from opcheck.planning.expectations import is_about
 from opcheck.samples.choices import keywords_of
-from opcheck.samples.derive import Change, Derived, Keywords, Scope, derived, in_turn, keeps_ties, lengthened, room_of
+from opcheck.samples.derive import Change, Derived, Keywords, Scope, derived, in_turn, keeps_ties, room_of
 from opcheck.samples.realize import parameter_elements
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
@@ -60,14 +60,16 @@ def attempts(
     yield from _attempted(context, changes[sample.name])
 
 
-def long_sums(context: Context, sample: Sample) -> Iterator[tuple[Derived, Attempt]]:
-    """Yield the samples derived from a written one in which sums are long, each with the result of a call.
+def attempts_by(
+    change: Callable[[Sample], Iterable[Derived]], context: Context, sample: Sample
+) -> Iterator[tuple[Derived, Attempt]]:
+    """Yield the samples derived from a written one by a function, each with the result of a call.
 
     Each change is applied to one written sample, or to the next if the first cannot be tested.
     """
-    each = ([(one, other) for other in lengthened(one)] for one in context.samples)
+    each = ([(one, other) for other in change(one)] for one in context.samples)
     names = tuple(one.name for one in context.samples)
-    turns: Changes = context.memo.once(("long", names), lambda: dict(zip(names, in_turn([*each]), strict=True)))
+    turns: Changes = context.memo.once((change, names), lambda: dict(zip(names, in_turn([*each]), strict=True)))
     yield from _attempted(context, turns[sample.name])
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from operators import scaled
 
+from opcheck.checks.jacobian.low_precision_grad import FOR_OVERFLOW
 from opcheck.planning import Selection, load, plan
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
@@ -250,6 +251,43 @@ class TestLongSums:
         found = judged(outcomes, "torch.linalg.vector_norm", 'dtypes = ["float16", "float64"]', samples)["float16"]
         assert found.outcome == "passed"
         assert found.fields["derived"]["untold"] >= 1
+
+
+class TestLargeNumbers:
+    SAMPLES = "samples = [{ args = [{ shape = [2, 3] }] }]"
+    KEYS = "supports = { forward_ad = false, second_order = false }"
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("length_in_half", "output 0 is inf for "),
+            ("Length.apply", "the gradient of x as a whole is 0 times"),
+        ],
+    )
+    def test_squares_that_exceed_the_range_of_the_dtype_are_caught(self, outcomes, name, words):
+        found = judged(outcomes, f"operators.coarse.{name}", self.KEYS, self.SAMPLES)
+        assert {dtype: outcome.outcome for dtype, outcome in found.items() if outcome.outcome != "passed"} == {
+            "float16": "failed"
+        }
+        reason = found["float16"].reason
+        assert f"derived: numbers about 300: low_precision_grad: in float16, where numbers are large, {words}" in reason
+        assert all(line in found["float16"].message for line in FOR_OVERFLOW.splitlines())
+
+    def test_squares_in_single_precision_pass_and_are_counted(self, outcomes):
+        for seed in range(5):
+            found = judged(outcomes, "operators.coarse.length", self.KEYS, self.SAMPLES, seed)
+            assert {outcome.outcome for outcome in found.values()} == {"passed"}
+            assert found["float16"].fields["derived"]["hold"] >= 1
+
+    def test_results_beyond_the_range_of_the_dtype_tell_nothing(self, outcomes):
+        found = judged(outcomes, "torch.square", samples=self.SAMPLES)["float16"]
+        assert (found.outcome, found.fields["derived"]) == ("passed", {"untold": 1})
+
+    @pytest.mark.parametrize("vary", ['["size"]', "false"])
+    def test_a_sample_may_not_vary_in_it(self, outcomes, vary):
+        samples = self.SAMPLES.replace("}] }", f"}}], vary = {vary} }}")
+        found = judged(outcomes, "operators.coarse.length_in_half", self.KEYS, samples)
+        assert {outcome.outcome for outcome in found.values()} == {"passed"}
 
 
 class TestMixedDtypes:

@@ -281,7 +281,8 @@ def padded_rows(x):
 
 
 def total_norm(tensors):
-    return torch.stack([tensor.pow(2).sum() for tensor in tensors]).sum().sqrt()
+    """Squares would exceed the range of float16, norms do not."""
+    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(tensor) for tensor in tensors]))
 
 
 def scaled_each(tensors, scale: float = 2.0):

@@ -46,6 +46,31 @@ def normalized(x: Tensor) -> Tensor:
     return x / x.sum()
 
 
+def length(x: Tensor) -> Tensor:
+    """The root of the sum of the squares of each row. Those of half precision are squared in single precision."""
+    wide = x.float() if x.dtype in HALF else x
+    return wide.square().sum(-1).sqrt().to(x.dtype)
+
+
+def length_in_half(x: Tensor) -> Tensor:
+    """The same in the dtype of x: the square of 300 is infinite in float16."""
+    return x.square().sum(-1).sqrt()
+
+
+class Length(torch.autograd.Function):
+    """The same, with squares in single precision in forward, and in the dtype of x in backward."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return length(x)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return (grad / length_in_half(x)).unsqueeze(-1) * x
+
+
 def normalized_in_place(x: Tensor) -> Tensor:
     """The same, written to a tensor like x: whole numbers have no shares."""
     result = torch.zeros_like(x)

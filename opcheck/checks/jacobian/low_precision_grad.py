@@ -6,10 +6,10 @@ reference, the usual rule of the field applies as well: the error is at most `ti
 same dtype.
 
 Samples also vary, unless derive = "none". In float32, forward also runs under autocast to bfloat16: each result as a
-whole may be off by a multiple of the bound for bfloat16 (`FAR_OFF`). In half precision, samples vary in two ways. With
-all inputs but the first in float32, as parameters often are, the same bound applies, if the operator accepts such
-inputs. In samples with long sums, each result as a whole may be off by a multiple of the bound: a kernel has to
-accumulate in single precision.
+whole may be off by a multiple of the bound for bfloat16 (`FAR_OFF`). In half precision, samples vary in three ways.
+With all inputs but the first in float32, as parameters often are, the same bound applies, if the operator accepts such
+inputs. In samples with long sums and, in float16, with large numbers, each result as a whole may be off by a multiple
+of the bound: a kernel has to accumulate in single precision.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.attempts import SLOW, Attempt, at_derived, attempt, long_sums
+from opcheck.checks.attempts import SLOW, Attempt, at_derived, attempt, attempts_by
 from opcheck.checks.calls import Call, Tensors, push, recorded, tangents_of
 from opcheck.checks.looks import Answer
 from opcheck.checks.per_sample import PerSample
@@ -46,7 +46,7 @@ from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, combine, fa
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, Moved, mismatch, rounding_unit
-from opcheck.samples.derive import Derived, smallest
+from opcheck.samples.derive import Derived, enlarged, lengthened, smallest
 from opcheck.spec.dtypes import double_of
 from opcheck.spec.library import Sample
 from opcheck.text import one_line
@@ -58,8 +58,12 @@ growing is off by far more."""
 LOST = 1 / 16
 """The smallest relative error of a result that is wrong as a whole, as of a sum that stops growing. Numbers out of
 range of the dtype may lose less."""
+FAR = 10
+"""How far within the range of the dtype an exact result is that must be finite."""
 TELLING = 1 / 2
-"""The largest bound, relative to a result under autocast, at which the result tells something: half the result."""
+"""The largest bound, relative to a result, at which the result tells something under autocast or where numbers are
+large: half the result.
+"""
 OF_ONE_SIGN = "for cotangents and tangents of one sign, at"
 WELL_CONDITIONED = 3
 """The rounding bound of a sum of numbers of one sign, in roundings of the result. If terms cancel out, the bound is
@@ -148,7 +152,7 @@ def _by_reference(subject: Subject, exact: Exact) -> Parts | None:
 def _varied(subject: Subject, exact: Exact) -> Iterator[Verdict | Answer]:
     """Yield a failure or an answer for each variation of a sample.
 
-    In float32, that is autocast; in half precision, mixed dtypes, then long sums.
+    In float32, that is autocast; in half precision, mixed dtypes, then long sums; in float16, also large numbers.
     """
     if subject.context.dtype is torch.float32 and (autocast := _autocast(subject)) is not None:
         yield _under_autocast(subject, exact, autocast)
@@ -159,18 +163,24 @@ def _varied(subject: Subject, exact: Exact) -> Iterator[Verdict | Answer]:
         yield _beside_float32(others, exact)
     # One half-precision dtype is enough: a kernel accumulates in the dtype of its inputs for both, or for neither.
     is_first = subject.context.dtype is torch.bfloat16 or "bfloat16" not in subject.case.claims.backward
-    for one, made in long_sums(subject.context, subject.sample) if is_first else ():
-        said = _of_long_sums(made)
-        yield _made_smaller(subject, one, made, said) if isinstance(said, Verdict) else said
+    for change in [lengthened] * is_first + [enlarged] * (subject.context.dtype is torch.float16):
+        for one, made in attempts_by(change, subject.context, subject.sample):
+            said = _at_extreme(made, change)
+            yield _made_smaller(subject, one, made, said, change) if isinstance(said, Verdict) else said
 
 
-def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict) -> Verdict:
+Change = Callable[[Sample], Iterator[Derived]]
+WHERE: dict[Change, str] = {lengthened: "where sums are long", enlarged: "where numbers are large"}
+"""The samples that are extreme for half precision, by the function that derives them."""
+
+
+def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict, change: Change) -> Verdict:
     """Return the verdict on the smallest sample that still fails. A sample that is expected to fail is not shrunk."""
     if subject.expected:
         return at_derived(one, wrong, subject.check, one.sample, how=OF_ONE_SIGN)
 
     def said(sample: Sample) -> Verdict | Answer:
-        return _of_long_sums(attempt(subject.context, made.written, sample))
+        return _at_extreme(attempt(subject.context, made.written, sample), change)
 
     def look(sample: Sample) -> str:
         answer = said(sample)
@@ -183,12 +193,13 @@ def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict)
     return at_derived(one, wrong, subject.check, sample, words, OF_ONE_SIGN)
 
 
-def _of_long_sums(made: Attempt) -> Verdict | Answer:
-    """Return a failure if a result is off by far too much at a sample with long sums, else an answer.
+def _at_extreme(made: Attempt, change: Change) -> Verdict | Answer:
+    """Return a failure if a result is off by far too much at a sample with long sums or large numbers, else an answer.
 
     Cotangents and tangents have one sign, and each result is compared as a whole. A sum that is accumulated in the
-    dtype of the case stops growing, and is off by many times the rounding bound. If exact results are unknown, or a
-    result is not finite, the answer is "untold".
+    dtype of the case stops growing, and is off by many times the rounding bound; the square of a large number is
+    infinite, even if its root is what is returned. If exact results are unknown, or out of the range of the dtype, the
+    answer is "untold".
     """
     if made.answer is not None:
         return made.answer
@@ -205,10 +216,42 @@ def _of_long_sums(made: Attempt) -> Verdict | Answer:
         return "slow"
     if isinstance(got, Exception) or isinstance(tried(lambda: exact.computation.right), Exception):
         return "refused in backward"
+    where = f"in {subject.case.dtype}, {WHERE[change]}"
     if not _are_finite(got):
-        return "untold"  # beyond the range of the dtype
-    most = WELL_CONDITIONED * FAR_OFF * rounding_unit(subject.context.dtype)
-    return _as_a_whole(subject, exact, got, f"in {subject.case.dtype}, where sums are long", most)
+        said = _overflow(subject, exact, got, where)
+    elif change is enlarged:
+        said = _as_a_whole(subject, exact, got, where, most=TELLING, least=TELLING)
+    else:
+        most = WELL_CONDITIONED * FAR_OFF * rounding_unit(subject.context.dtype)
+        said = _as_a_whole(subject, exact, got, where, most)
+    if change is enlarged and isinstance(said, Verdict):
+        said = replace(said, detail=f"{said.detail}\n{FOR_OVERFLOW}")
+    return said
+
+
+def _overflow(subject: Subject, exact: Exact, got: Parts, where: str) -> Verdict | Answer:
+    """Return a failure if a result is not finite although all exact ones are far within the range of the dtype.
+
+    Else "untold".
+    """
+    right, most = exact.computation.right, torch.finfo(subject.context.dtype).max / FAR
+    are_within = all(bool((vector(results).abs() < most).all()) for results in right.values())
+    named = names_of_parts(subject)
+    for part, results in got.items() if are_within else ():
+        for name, result, expected in zip(named[part], results, right[part], strict=True):
+            lost = (~vector([result]).isfinite()).nonzero()
+            if lost.numel():
+                one, other = (float(vector([each])[int(lost[0])]) for each in (result, expected))
+                title = f"low_precision_grad: {where}, {name} is {one:g} for {other:.3g}"
+                verdict = fails(title, f"compared with {exact.truth.source}, for the same numbers")
+                return replace(verdict, realized=subject.inputs.describe())
+    return "untold"
+
+
+FOR_OVERFLOW = """\
+an intermediate result exceeds the range of the dtype: compute it in float32, or scale the numbers first
+if that is meant, leave "sum" out of vary\
+"""
 
 
 def _are_finite(got: Parts) -> bool:
@@ -216,19 +259,26 @@ def _are_finite(got: Parts) -> bool:
 
 
 def _as_a_whole(
-    subject: Subject, exact: Exact, got: Parts, where: str, most: float, dtype: torch.dtype | None = None
+    subject: Subject,
+    exact: Exact,
+    got: Parts,
+    where: str,
+    most: float,
+    least: float = LOST,
+    dtype: torch.dtype | None = None,
 ) -> Verdict | Answer:
     """Return a failure if a result as a whole is off by FAR_OFF times the rounding bound, else "hold".
 
     where: the circumstances in messages, as in "in bfloat16".
     most: the largest bound, relative to the result, at which an error tells something.
+    least: the smallest relative error of a wrong result.
     dtype: the dtype of the computation. Default: that of the case.
     """
     right = exact.computation
     computation = replace(right, sides=FAR_OFF * right.sides, dtype=dtype or right.dtype)
     named, tolerance = names_of_parts(subject), subject.context.value_tolerance(subject.case.dtype)
     for part in got:
-        if computation.lost(itemgetter(part), got[part]) < LOST:
+        if computation.lost(itemgetter(part), got[part]) < least:
             continue
         off = computation.deviation(itemgetter(part), got[part], named[part], tolerance, most=most)
         if off is not None:
@@ -259,7 +309,7 @@ def _under_autocast(subject: Subject, exact: Exact, autocast: Surroundings) -> V
     got = {"outputs": call.results, "gradients": gradients}
     if not _are_finite(got):
         return "untold"
-    verdict = _as_a_whole(subject, exact, got, "under torch.autocast", TELLING, torch.bfloat16)
+    verdict = _as_a_whole(subject, exact, got, "under torch.autocast", TELLING, dtype=torch.bfloat16)
     return replace(verdict, detail=f"{verdict.detail}\n{FOR_AUTOCAST}") if isinstance(verdict, Verdict) else verdict
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from random import Random
 
-from opcheck.samples.derive.change import Derived, Keywords, Scope
+from opcheck.samples.derive.change import Derived, Keywords, Scope, is_free, with_one
 from opcheck.samples.derive.keywords import by_keyword
 from opcheck.samples.derive.layouts import by_layout
 from opcheck.samples.derive.shrink import smallest
@@ -31,8 +31,8 @@ from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
 
 __all__ = [
-    "LARGEST", "SIZES", "Change", "Derived", "Keywords", "Scope", "derived", "in_turn", "keeps_ties", "lengthened",
-    "room_of", "smallest", "squared",
+    "LARGEST", "SIZES", "Change", "Derived", "Keywords", "Scope", "derived", "enlarged", "in_turn", "keeps_ties",
+    "lengthened", "room_of", "smallest", "squared",
 ]  # fmt: skip
 
 SIZES = (1, 2, 16, 17, 33, 64, 128, 256, 257, 520, 1031)
@@ -54,7 +54,11 @@ BY_WAY: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
     "keyword": by_keyword,
     "dtype": by_dtype,
 }
-"""The function that varies samples in each way. Not in the table: "sum", see `lengthened` and low_precision_grad."""
+"""The function that varies samples in each way. Not in the table: "sum", see `lengthened`, `enlarged` and
+low_precision_grad.
+"""
+LARGE = 300.0
+"""A number in the range of float16, which ends at 65,504, and whose square is not."""
 
 
 def derived(sample: Sample, scope: Scope, ways: Collection[Way] = WAYS) -> Iterator[Derived]:
@@ -78,9 +82,21 @@ def derived(sample: Sample, scope: Scope, ways: Collection[Way] = WAYS) -> Itera
 
 def lengthened(sample: Sample) -> Iterator[Derived]:
     """Yield the samples derived from a written one in which one size is large, so that sums are long."""
-    if "sum" in sample.vary and all(recipe.layout == "strided" for recipe in sample.tensors):
-        for one in by_length(sample, Scope(sizes=(LONG,))):
-            yield from _within(one, room_of(sample))
+    for one in by_length(sample, Scope(sizes=(LONG,))) if _may_sum(sample) else ():
+        yield from _within(one, room_of(sample))
+
+
+def enlarged(sample: Sample) -> Iterator[Derived]:
+    """Yield a written sample with large numbers in the first tensor whose numbers the spec does not specify.
+
+    In one tensor alone, since products of several would exceed the range of float16 by themselves.
+    """
+    for recipe in [*filter(is_free, sample.tensors)][:1] if _may_sum(sample) else ():
+        yield Derived(f"numbers about {LARGE:g}", with_one(sample, recipe, mean=LARGE, std=LARGE / 10))
+
+
+def _may_sum(sample: Sample) -> bool:
+    return "sum" in sample.vary and all(recipe.layout == "strided" for recipe in sample.tensors)
 
 
 def squared(one: Derived) -> Iterator[Derived]:
