@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
@@ -11,7 +11,6 @@ from opcheck.spec.document import Document
 from opcheck.spec.operator import SampleSpec, TemplateFile
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import SpecError, unknown
-from opcheck.spec.render import render
 from opcheck.spec.values import UNSET, mapped, parts
 from opcheck.spec.wording import Locate, validated
 
@@ -25,8 +24,6 @@ class Template:
     name: str
     document: Document
     file: TemplateFile
-    _samples: dict[tuple[int, str], SampleSpec] = field(default_factory=dict, repr=False)
-    """A cache of samples, by number and parameters. Most uses of a template share them."""
 
     @classmethod
     def of(cls, name: str, document: Document) -> Template:
@@ -56,10 +53,7 @@ class Template:
 
     def sample(self, number: int, parameters: dict[str, Any], locate: Locate) -> SampleSpec:
         """Return a sample with its parameters filled in. Raises SpecError if it is invalid."""
-        key = (number, render(parameters))
-        if key not in self._samples:
-            self._samples[key] = validated(SampleSpec, self.filled(self.file.samples[number], parameters), locate)
-        return self._samples[key]
+        return validated(SampleSpec, self.filled(self.file.samples[number], parameters), locate)
 
     def origin(self, number: int, place: Path, parameters: dict[str, Any]) -> tuple[Path, Path | None]:
         """Return where a part of a filled sample comes from: its path in this file, and its path in the parameters.

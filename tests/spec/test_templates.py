@@ -221,12 +221,6 @@ class TestFilling:
             {"low": -1, "high": 2},
         ]
 
-    def test_equal_uses_are_validated_once(self, write: Write) -> None:
-        write(TEMPLATE, "specs/mine.toml")
-        write(USE + USE.replace("sin", "cos"), "specs/a.toml")
-        first, second = load(["specs"])
-        assert first.samples[0].args[0] is second.samples[0].args[0]
-
     def test_parameters_are_not_among_the_keys_of_a_sample(self) -> None:
         use = TemplateUse.model_validate({"use": "unary", "low": 1, "kwargs": {"a": 1}})
         assert use.parameters == {"low": 1}
