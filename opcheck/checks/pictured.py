@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
-from opcheck.derivatives.coordinates import blocks, labels, real_size
+from opcheck.derivatives.coordinates import labels, real_size
 from opcheck.derivatives.disagreement import Pair
 
 MOST = 64
@@ -19,8 +20,9 @@ def pictured(pair: Pair) -> list[dict[str, Any]]:
     block, `first_row` and `first_column` the start of the window, `wrong` the pairs (row, column) of the wrong entries,
     relative to the window. Complex tensors are in real coordinates, as in all evidence.
     """
-    excess = blocks(pair.excess, pair.outputs, pair.leaves)
-    worst = {(i, j): float(block.max()) for i, row in enumerate(excess) for j, block in enumerate(row) if block.numel()}
+    places = product(range(len(pair.outputs)), range(len(pair.leaves)))
+    excess = {place: pair.block(*place)[-1] for place in places}
+    worst = {place: float(block.max()) for place, block in excess.items() if block.numel()}
     windows: list[dict[str, Any]] = []
     room = MOST * MOST
     for place in sorted((place for place in worst if worst[place] > 0), key=lambda place: -worst[place]):

@@ -138,11 +138,6 @@ def labels(coordinates: Iterable[int], tensors: Sequence[Tensor], names: Sequenc
     return [(names[k] if names else "") + index_text(*split(own, tensors[k])) for k, own in places]
 
 
-def blocks(matrix: Tensor, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
-    """Return the blocks J[output][leaf] of a Jacobian over all outputs and leaves."""
-    return [parts(row, map(real_size, leaves), 1) for row in parts(matrix, map(real_size, outputs))]
-
-
 def modulus(matrix: Tensor, leaves: Sequence[Tensor]) -> Tensor:
     """Return the moduli of the entries of a Jacobian of shape (M, N), in the same shape.
 

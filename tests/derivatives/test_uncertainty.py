@@ -7,7 +7,7 @@ from operators.asking import Request, check_claim
 from operators.closed_forms import leaf
 
 from opcheck.derivatives import Coverage, Numbers
-from opcheck.derivatives.coordinates import blocks, largest_difference, same
+from opcheck.derivatives.coordinates import largest_difference, same
 from opcheck.derivatives.tolerances import DOUBLE
 from opcheck.derivatives.uncertainty import allowed, excess
 
@@ -132,12 +132,3 @@ def test_the_largest_difference():
     assert largest_difference(t([1.0, -2.0]), t([1.5, -5.0])) == 3.0
     assert largest_difference(t([]), t([])) == 0.0
     assert largest_difference(t([NAN, 0.0]), t([1.0, 0.0])) != largest_difference(t([NAN, 0.0]), t([1.0, 0.0]))
-
-
-def test_blocks_are_of_one_output_and_one_input():
-    matrix = torch.arange(12, dtype=REAL).reshape(3, 4)
-    outputs, leaves = [leaf(1, dtype=COMPLEX), leaf()], [leaf(1), leaf(3)]
-    found = blocks(matrix, outputs, leaves)
-    assert [[block.shape for block in row] for row in found] == [[(2, 1), (2, 3)], [(1, 1), (1, 3)]]
-    assert found[1][1].tolist() == [[9.0, 10.0, 11.0]]
-    assert found[0][0].tolist() == [[0.0], [4.0]]
