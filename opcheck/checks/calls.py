@@ -18,7 +18,7 @@ from opcheck.derivatives.coordinates import tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
 from opcheck.samples.cache import once
-from opcheck.samples.layouts import own
+from opcheck.samples.layouts import copied, own
 from opcheck.samples.results import differentiable, leaves_of, plain
 
 T = TypeVar("T")
@@ -114,21 +114,12 @@ def tangents_of(subject: Subject) -> Tensors:
 
 def copies(leaves: Sequence[Tensor]) -> Tensors:
     """Return writable copies of leaves, with the same values and strides. They are leaves and require grad."""
-    return tuple(_copy(leaf.detach()).requires_grad_() for leaf in leaves)
+    return tuple(copied(leaf.detach()).requires_grad_() for leaf in leaves)
 
 
 def results_like(leaves: Sequence[Tensor]) -> Tensors:
     """Return differentiable copies with the same values and strides: non-leaf tensors, as inputs within a network."""
-    return tuple(map(_copy, leaves))
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    """Return a copy that is not a view, since autograd tracks in-place changes of the base of a view."""
-    clone = tensor.clone()  # not copy_(), whose backward pass does not accept sparse gradients
-    is_strided = tensor.layout is torch.strided and 0 not in tensor.stride() and not tensor.is_conj()
-    if not is_strided or clone.stride() == tensor.stride():
-        return clone
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+    return tuple(map(copied, leaves))
 
 
 def tensors_among(args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[str, Tensor]]:

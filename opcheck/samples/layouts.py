@@ -73,14 +73,21 @@ def own(x: Tensor) -> Tensor:
 
     It is a leaf that requires grad if `x` does. Expanded tensors and lazy views are returned as they are.
     """
-    values = x.detach()
     if x.layout is torch.strided and (0 in x.stride() or x.is_conj() or x.is_neg()):
         return x
-    if x.layout is not torch.strided or x.is_contiguous():
-        copy = values.clone()
-    else:
-        copy = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(values)
+    copy = copied(x.detach())
     return copy.requires_grad_() if x.requires_grad else copy  # torch.func transforms reject requires_grad_
+
+
+def copied(x: Tensor) -> Tensor:
+    """Return a copy that is not a view, since autograd tracks in-place changes of the base of a view.
+
+    It has the same strides, unless the tensor is expanded or lazily conjugated.
+    """
+    clone = x.clone()  # not copy_(), whose backward pass does not accept sparse gradients
+    if x.layout is not torch.strided or 0 in x.stride() or x.is_conj() or clone.stride() == x.stride():
+        return clone
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
 
 
 def unexpanded(x: Tensor) -> Tensor:
