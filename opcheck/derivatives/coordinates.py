@@ -70,7 +70,7 @@ def tensors_of(coordinates: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...
     """
     if len(like) == 1:
         return (_tensor(coordinates, like[0]),)
-    own = parts(coordinates, map(real_size, like), -1)
+    own = torch.split(coordinates, [*map(real_size, like)], -1)
     return tuple(_tensor(part, tensor) for part, tensor in zip(own, like, strict=True))
 
 
@@ -108,12 +108,6 @@ def shares_memory(tensor: Tensor) -> bool:
     return not tensor.is_contiguous() and overlap(tensor.shape, tensor.stride())
 
 
-def parts(matrix: Tensor, sizes: Iterable[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Split a matrix along a dimension into pieces of the given sizes."""
-    pieces: tuple[Tensor, ...] = torch.split(matrix, [*sizes], dim)
-    return pieces
-
-
 def located(coordinate: int, tensors: Sequence[Tensor]) -> tuple[int, int]:
     """Return the index of the tensor that a coordinate belongs to, and the coordinate within that tensor."""
     number = 0
@@ -149,7 +143,7 @@ def modulus(matrix: Tensor, leaves: Sequence[Tensor]) -> Tensor:
         pairs = matrix.reshape(matrix.shape[0], matrix.shape[1] // 2, 2)
         moduli: Tensor = torch.linalg.vector_norm(pairs, dim=2, keepdim=True)
         return moduli.expand_as(pairs).reshape(matrix.shape)
-    own = parts(matrix, map(real_size, leaves), 1)
+    own = torch.split(matrix, [*map(real_size, leaves)], 1)
     return torch.cat([modulus(part, [leaf]) for part, leaf in zip(own, leaves, strict=True)], dim=1)
 
 

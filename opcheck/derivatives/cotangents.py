@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.coordinates import parts, real_size, tensors_of
+from opcheck.derivatives.coordinates import real_size, tensors_of
 
 Side = Literal["inputs", "outputs", "nearby"]
 
@@ -62,7 +62,7 @@ def without(direction: Tensor, missing: Collection[int], sizes: Iterable[int]) -
 
     sizes: the real sizes of all tensors.
     """
-    pieces = parts(direction, sizes)
+    pieces = torch.split(direction, [*sizes])
     return torch.cat([piece * 0 if index in missing else piece for index, piece in enumerate(pieces)])
 
 

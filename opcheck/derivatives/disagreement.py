@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Primal, Pullback, Pushforward, Sum, Tensors
-from opcheck.derivatives.coordinates import index_text, located, parts, place_of, real_size, split
+from opcheck.derivatives.coordinates import index_text, located, place_of, real_size, split
 
 Kind = Literal["wrong", "refused", "inconclusive", "coarse", "low accuracy"]
 """wrong: a wrong number; refused: an error instead of a number; inconclusive: the function has no derivative at the
@@ -217,9 +217,8 @@ class Pair:
         """The excess, with zero for the better of the two parts of each element of a complex leaf."""
         off = (self.analytical - self.numerical).abs().nan_to_num(nan=float("inf"))
         worse = torch.ones_like(off, dtype=torch.bool)
-        for leaf, own, mask in zip(
-            self.leaves, *(parts(matrix, map(real_size, self.leaves), 1) for matrix in (off, worse)), strict=True
-        ):
+        pieces = (torch.split(matrix, [*map(real_size, self.leaves)], 1) for matrix in (off, worse))
+        for leaf, own, mask in zip(self.leaves, *pieces, strict=True):
             if leaf.is_complex():
                 real, imag = own[:, ::2], own[:, 1::2]
                 mask[:, ::2], mask[:, 1::2] = real >= imag, real < imag

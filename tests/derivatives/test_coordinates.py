@@ -4,7 +4,7 @@ import pytest
 import torch
 from operators.closed_forms import numbers
 
-from opcheck.derivatives.coordinates import deviation, parts, real_size, rows_of, tensors_of, vector
+from opcheck.derivatives.coordinates import deviation, real_size, rows_of, tensors_of, vector
 
 REAL, COMPLEX = torch.float64, torch.complex128
 INF, NAN = float("inf"), float("nan")
@@ -121,15 +121,6 @@ def test_zeros_without_memory_are_zeros():
 
 def test_a_graph_is_left_behind():
     assert not vector([numbers(2).requires_grad_() * 2]).requires_grad
-
-
-def test_parts_are_pieces_along_a_dimension():
-    matrix = torch.arange(10).reshape(2, 5)
-    assert [part.tolist() for part in parts(matrix, [1, 0, 4], 1)] == [
-        [[0], [5]],
-        [[], []],
-        [[1, 2, 3, 4], [6, 7, 8, 9]],
-    ]
 
 
 @pytest.mark.parametrize(

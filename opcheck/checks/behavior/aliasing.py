@@ -18,7 +18,7 @@ from opcheck.checks.relations import Row, both, computed, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
-from opcheck.derivatives.coordinates import parts, real_size, vector
+from opcheck.derivatives.coordinates import real_size, vector
 from opcheck.samples.layouts import share_memory
 from opcheck.samples.results import differentiable
 
@@ -70,7 +70,7 @@ def _twice(subject: Subject, one: int, other: int) -> Iterator[Row]:
     apart = tried(lambda: result(subject, Call.of(subject, leaves)))
     if isinstance(apart, Exception):
         return  # the operator rejects equal values for these arguments
-    pieces = parts(apart.gradient, map(real_size, leaves))
+    pieces = torch.split(apart.gradient, [*map(real_size, leaves)])
     leaves[other] = leaves[one]
     what = f"one tensor as both {subject.leaf_names[one]} and {subject.leaf_names[other]}"
     code = GRADIENT.format(one=one, other=other)

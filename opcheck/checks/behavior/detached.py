@@ -8,7 +8,7 @@ from opcheck.checks.calls import direction_of, slope
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable
-from opcheck.derivatives.coordinates import parts, real_size
+from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.tolerances import Numbers, too_coarse_in
 from opcheck.samples.results import differentiable
@@ -56,7 +56,7 @@ def _depends(subject: Subject, index: int, numbers: Numbers) -> str:
     """
     direction = direction_of(subject)
     sizes = [real_size(output) if differentiable((output,)) else 0 for output in subject.outputs]
-    fine, coarse = (parts(slope(subject, direction, k * numbers.eps), sizes)[index] for k in (1, 2))
+    fine, coarse = (torch.split(slope(subject, direction, k * numbers.eps), sizes)[index] for k in (1, 2))
     steady = (fine - coarse).abs() <= 0.2 * fine.abs()
     most = float(torch.where(steady, fine.abs(), 0.0).max())
     return f"its derivative along a direction is up to {most:.4g} by differences" if most > numbers.atol else ""

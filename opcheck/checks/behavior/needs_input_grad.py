@@ -18,7 +18,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import nodes_of
-from opcheck.derivatives.coordinates import parts, real_size, vector
+from opcheck.derivatives.coordinates import real_size, vector
 from opcheck.derivatives.cotangents import subsets, vectors_like
 from opcheck.samples.captured import captured
 
@@ -38,7 +38,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     yield Row(f"the values where {whose}", alone.values, here.values, code)
     if alone.has_graph:
         yield _beside_arguments(f"a tensor of shape {list(tensor.shape)}" for tensor in _ends(alone.results))
-    slices = parts(here.gradient, map(real_size, subject.leaves))
+    slices = torch.split(here.gradient, [*map(real_size, subject.leaves)])
     for chosen, whose in _subsets(subject.leaf_names):
         what, code = f"the gradients where {whose}", _code(chosen, GRADIENTS)
         alone = computed(what, partial(_alone, subject, *chosen), code)
