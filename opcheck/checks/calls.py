@@ -14,7 +14,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Raised
 from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import jvp, pushed, vjp
-from opcheck.derivatives.coordinates import tensors_of, vector
+from opcheck.derivatives.coordinates import are_strided, tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
 from opcheck.samples.cache import once
@@ -55,7 +55,7 @@ class Call:
     @cached_property
     def cotangents(self) -> Tensors:
         """Random cotangents of the outputs, equal in each call; ones if any output is not strided."""
-        if all(output.layout is torch.strided for output in self.outputs):
+        if are_strided(self.outputs):
             return vectors_like(self.outputs)
         return tuple(torch.ones_like(output) for output in self.outputs)
 
@@ -109,7 +109,7 @@ def tangents_of(subject: Subject) -> Tensors:
 
     Returns an empty tuple if forward mode is not claimed or any leaf is not strided.
     """
-    return vectors_like(subject.leaves, 1) if subject.supports.forward_ad and is_strided(subject) else ()
+    return vectors_like(subject.leaves, 1) if subject.supports.forward_ad and are_strided(subject.leaves) else ()
 
 
 def copies(leaves: Sequence[Tensor]) -> Tensors:
@@ -132,11 +132,6 @@ def tensors_among(args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequenc
         for path, part in leaves_of(item):
             if isinstance(part, Tensor):
                 yield from plain(f"argument {name}{path}", part)
-
-
-def is_strided(subject: Subject) -> bool:
-    """Return whether all leaves are strided: only strided tensors can have tangents."""
-    return all(leaf.layout is torch.strided for leaf in subject.leaves)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import torch
-
 from opcheck.derivatives.autodiff import Function, Mode
 from opcheck.derivatives.comparison import Comparison
-from opcheck.derivatives.coordinates import same
+from opcheck.derivatives.coordinates import are_strided, same
 from opcheck.derivatives.differences import OtherShapes
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.extent import Extent
@@ -88,7 +86,7 @@ def check_claim(
             gaps = tuple(non_contiguous) if point.cotangents is None else (False,)
             return _of_pullback(point, mode, numbers, gaps, undefined_grad, expected)
         derivative = point.derived(*steps)
-        is_dense = all(leaf.layout is torch.strided for leaf in point.leaves)
+        is_dense = are_strided(point.leaves)
         if name in FURTHER and name not in whole and is_dense:
             one = Comparison(derivative.along_one, mode, numbers)
             if one.holds_closely:

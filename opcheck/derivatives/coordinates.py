@@ -20,6 +20,11 @@ def real_size(tensor: Tensor) -> int:
     return tensor.numel() * (2 if tensor.is_complex() else 1)
 
 
+def are_strided(tensors: Iterable[Tensor]) -> bool:
+    """Return whether all tensors are strided: only such tensors can have tangents."""
+    return all(tensor.layout is torch.strided for tensor in tensors)
+
+
 def split(coordinate: int, tensor: Tensor) -> tuple[tuple[int, ...], str]:
     """Return the index of the element that a coordinate belongs to, and the part ("real", "imag", or empty if real)."""
     element, part = divmod(coordinate, 2) if tensor.is_complex() else (coordinate, 0)

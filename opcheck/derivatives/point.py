@@ -28,7 +28,7 @@ from opcheck.derivatives.autodiff import (
     pushforward,
     with_surrogate,
 )
-from opcheck.derivatives.coordinates import largest_difference, same, tensors_of, vector
+from opcheck.derivatives.coordinates import are_strided, largest_difference, same, tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.differences import Differences, batched, differences, looped, stencil
 from opcheck.derivatives.directions import Colors, Directions, Random
@@ -134,7 +134,7 @@ class Point:
         A sparse tensor cannot be moved or carry a tangent, but its elements can: without steps, that is the point of
         the same function of the elements, or this point if all leaves are strided.
         """
-        if not steps and all(leaf.layout is torch.strided for leaf in self.leaves):
+        if not steps and are_strided(self.leaves):
             return self
         if steps not in self.made:
             self.made[steps] = self.derived(*steps[:-1])._stepped(steps[-1]) if steps else self._of_elements()

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, is_strided, result, results_like, slope
+from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, result, results_like, slope
 from opcheck.checks.jacobian.compare import disagreement_on
 from opcheck.checks.plain_torch import CALL, GRADIENTS, VALUES, asserted
 from opcheck.checks.relations import Row, at_once, both, computed, relation, results, row
@@ -34,7 +34,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import Surroundings, surroundings_of, within
 from opcheck.checks.verdict import HOLDS, Verdict, fails, noted
 from opcheck.derivatives import tried
-from opcheck.derivatives.coordinates import tensors_of, vector
+from opcheck.derivatives.coordinates import are_strided, tensors_of, vector
 from opcheck.samples.modules import ModuleCall, evaluating
 from opcheck.samples.watched import Watched
 from opcheck.text import one_line
@@ -184,7 +184,7 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
     there = Result(first.values, vector(gradients), first.has_graph)
     if subject.supports.backward:
         yield _overwritten(first, gradients)
-    changed = partial(_in_place, second.leaves, other) if is_strided(subject) else partial(result, other)
+    changed = partial(_in_place, second.leaves, other) if are_strided(subject.leaves) else partial(result, other)
     in_place = results(CHANGED, changed, here, IN_PLACE)
 
     def forward_in(own: Surroundings) -> Result:
@@ -205,7 +205,7 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
     where = "of calls that follow another one"
     yield from at_once(subject, lambda: both(where, lambda: there, in_place, AFTER), each)
     yield from of_a_new_module(other, there.values, "with other numbers")
-    if is_strided(subject) and subject.supports.backward:
+    if are_strided(subject.leaves) and subject.supports.backward:
         yield from _right_elsewhere(subject, other, vector(first.cotangents), there)
 
 
@@ -301,7 +301,7 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
     They are compared with those in grad mode, and after another call with those of a module that was not called.
     """
     call = subject.function.operator
-    if not isinstance(call, ModuleCall) or not call.module.training or not is_strided(subject):
+    if not isinstance(call, ModuleCall) or not call.module.training or not are_strided(subject.leaves):
         return
     nearby = tensors_of(vector(subject.leaves) + 1e-3 * direction_of(subject), subject.leaves)
     shared = {id(tensor): tensor for tensor in call.state.values()}

@@ -11,12 +11,13 @@ from typing import TypeVar
 
 import torch
 
-from opcheck.checks.calls import Call, copies, is_strided, push, results_like, tangents_of, tensors_among
+from opcheck.checks.calls import Call, copies, push, results_like, tangents_of, tensors_among
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import CALL, asserted
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
+from opcheck.derivatives.coordinates import are_strided
 from opcheck.devices.generators import TORCH, generators
 from opcheck.samples.captured import captured
 from opcheck.samples.watched import Watched
@@ -64,7 +65,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     yield verdict
     yield _unchanged("forward", watched, names)
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
-    for leaf in leaves if is_strided(subject) else ():
+    for leaf in leaves if are_strided(subject.leaves) else ():
         leaf.grad = torch.zeros_like(leaf)  # as if gradients were accumulated: an operator must not add to .grad
     watched = [Watched.of(*named) for named in (*tensors_among(args, kwargs, parameters), *held)]
     outputs = subject.function.tested(subject.function.called(args, kwargs))

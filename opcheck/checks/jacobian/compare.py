@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from opcheck.checks.calls import differentiate_twice, is_strided
+from opcheck.checks.calls import differentiate_twice
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.pictured import pictured
 from opcheck.checks.plain_torch import CALL, asserted, for_vectors
@@ -31,6 +31,7 @@ from opcheck.checks.verdict import (
 from opcheck.derivatives import Disagreement, by_torch
 from opcheck.derivatives.autodiff import Function
 from opcheck.derivatives.check_claim import check_claim, derivative_named, extent_compared, lets_wrong_sign_pass
+from opcheck.derivatives.coordinates import are_strided
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.gradients import attributes, memory_of_cotangents
 from opcheck.derivatives.sparse import are_movable
@@ -59,7 +60,7 @@ def compared(subject: Subject) -> Verdict:
     """Return the verdict on the claim of the check, about a Jacobian or about gradients, at one sample."""
     check, outputs = subject.check, subject.output_info
     if derivative_named(check) is not None:
-        if check not in OF_SPARSE and not is_strided(subject):
+        if check not in OF_SPARSE and not are_strided(subject.leaves):
             return inapplicable("derivatives of higher order are taken of dense inputs only")
         if check == "fwd_over_fwd" and functions_of(with_gradient(subject.outputs)):
             return out_of_reach(NO_DOUBLE_JVP)

@@ -16,6 +16,7 @@ from opcheck.checks.relations import agree
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, remedy
 from opcheck.derivatives import tried
+from opcheck.derivatives.coordinates import are_strided
 from opcheck.samples.arguments import takes_out
 from opcheck.samples.function import with_own_first
 from opcheck.samples.layouts import equal, share_memory, writable
@@ -129,7 +130,7 @@ def _out_in_other_memory(subject: Subject, expected: Tensors) -> Verdict:
     """Pass buffers in other memory as out=; then empty buffers, which must be resized or rejected."""
     call = partial(_call_out, subject)
     verdict = _in_other_memory(subject, tuple(map(_with_other_values, expected)), call, expected, "out=")
-    if not verdict.passed or not _is_strided(expected):
+    if not verdict.passed or not are_strided(expected):
         return verdict
     empty = tuple(tensor.new_empty(0) for tensor in expected)
     is_refused = isinstance(tried(partial(call, empty)), Exception)
@@ -145,7 +146,7 @@ def _in_other_memory(
     """
     others = tuple(map(_with_other_values, expected))
     shapes_stay = [tensor.shape for tensor in values] == [tensor.shape for tensor in others]
-    if not values or not shapes_stay or not _is_strided((*values, *expected)):
+    if not values or not shapes_stay or not are_strided((*values, *expected)):
         return HOLDS
     verdict = _in_slices(subject, values, others, call, expected, f"{way} a slice of a larger buffer")
     plain = (tensor.resolve_conj().resolve_neg().clone() for tensor in values)
@@ -170,10 +171,6 @@ def _in_slices(
     if not verdict.passed or all(map(equal, others, (whole[..., 1] for whole in larger))):
         return verdict
     return fails(f"variants: {way} writes beside it")
-
-
-def _is_strided(tensors: Tensors) -> bool:
-    return all(tensor.layout is torch.strided for tensor in tensors)
 
 
 def _with_other_values(tensor: Tensor) -> Tensor:
