@@ -21,13 +21,13 @@ from opcheck.samples.inputs import mapped
 
 
 class _Wrong(torch.autograd.Function):
-    """Returns its input. One derivative is wrong: a ramp is added, which no projection of the derivative removes."""
+    """Returns a copy of its input. One derivative is wrong: a ramp is added, which no projection of it removes."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, of: Derivative) -> Tensor:
-        return x.view_as(x)
+        return x.clone()  # not a view, which an in-place operator may not write to
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -41,7 +41,7 @@ class _Wrong(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
-        return (_spoiled(tangent) if ctx.of == "tangent" else tangent).view_as(tangent)
+        return _spoiled(tangent) if ctx.of == "tangent" else tangent.clone()
 
 
 def _spoiled(derivative: Tensor) -> Tensor:
@@ -58,7 +58,8 @@ def mutant(
 
     def wrong_at(item: Any) -> Any:
         is_smooth = isinstance(item, Tensor) and (item.is_floating_point() or item.is_complex())
-        return _Wrong.apply(item, of) if is_smooth and item.layout is torch.strided else item  # type: ignore[no-untyped-call]
+        is_dense = is_smooth and item.layout is torch.strided and not item.is_nested
+        return _Wrong.apply(item, of) if is_dense else item  # type: ignore[no-untyped-call]
 
     @functools.wraps(operator)
     def wrong(*args: Any, **kwargs: Any) -> Any:

@@ -139,9 +139,13 @@ def test_every_mutant_is_noticed_exactly_where_its_condition_is_met(tmp_path, na
     assert {answer.state for answer in tried} == {"met", "survived"}
 
 
-@pytest.mark.nightly
-def test_mutants_are_noticed_at_derived_samples(tmp_path):
-    target = target_of(tmp_path, SIN, "standard")
+DRAWN = 'name = "torch.Tensor.exponential_"\ninplace = true\nreseed = true\nsupports = { out = false }\n'
+DRAWN += 'dtypes = { forward = ["floating"] }\nsamples = [{ args = [{ shape = [3, 2] }] }]'
+
+
+@pytest.mark.parametrize("spec", [pytest.param(SIN, marks=pytest.mark.nightly), DRAWN], ids=["sin", "exponential_"])
+def test_mutants_are_noticed_at_derived_samples(tmp_path, spec):
+    target = target_of(tmp_path, spec, "standard")
     proofs = [prove(target, answer) for _, answer in drawn([measure(target)], 0)]
     assert [proof for proof in proofs if not proof.agrees] == []
     assert any(proof.met for proof in proofs)
