@@ -123,9 +123,9 @@ def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict
     It consists of the findings that several samples share, the first failures in full, the names of the other failing
     samples, and the expectations that the failures do not meet.
     """
-    count = sum(verdict.sample is not None and not verdict.untested for verdict in verdicts)
-    samples = [verdict for verdict in failures if verdict.sample is not None]
-    what = f"{len(samples)} of {count} samples failed" if samples and count > 1 else "failed"
+    tested = {one.sample for one in verdicts if not one.untested} - {None}
+    failed = {one.sample for one in failures} - {None}
+    what = f"{len(failed)} of {len(tested)} samples failed" if failed and len(tested) > 1 else "failed"
     parts = [f"{case.id}: {what}"]
     parts += ["\n".join(in_common(failures))] if len(failures) > 1 else []
     parts += [verdict.text() for verdict in failures[:SHOWN]]

@@ -81,6 +81,10 @@ class TestWithoutExpectations:
         assert (outcome.outcome, outcome.fields) == ("passed", {})
         assert "1 of 3 samples failed" in judge(case_of(), verdicts(a=WRONG, b=NOTHING)).message
 
+    def test_a_sample_with_several_verdicts_counts_once(self, case_of):
+        twice = [*verdicts(a=WRONG), *verdicts(a=WRONG)]
+        assert "1 of 4 samples failed" in judge(case_of(), twice).message
+
 
 class TestExpectationsOfTheCase:
     def test_a_failure_that_was_expected_does_not_count(self, case_of):
