@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 
 import opcheck
@@ -44,13 +45,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             module = import_module(f"opcheck.cli.{name}")
             module.add_arguments(sub)
     if chosen is not None and chosen not in COMMANDS:
-        from opcheck.spec.problems import unknown, worded
-
-        warn(worded(*unknown("command", chosen, COMMANDS, most=len(COMMANDS))))
-        return 2
-    options = parser.parse_args(arguments)
+        return _refused("command", chosen, COMMANDS)
+    options, others = parser.parse_known_args(arguments)
+    if others:
+        usage = commands.choices[options.command].format_usage()
+        return _refused("argument", others[0].partition("=")[0], re.findall(r"--[\w-]+", usage))
     options.words = arguments
     return _guarded(options)
+
+
+def _refused(what: str, name: str, known: Iterable[str]) -> int:
+    """Print that a command or an argument is unknown. Return the exit code."""
+    from opcheck.spec.problems import unknown, worded  # not above: --help would wait for pydantic
+
+    names = tuple(dict.fromkeys(known))
+    warn(worded(*unknown(what, name, names, most=len(names))))
+    return 2
 
 
 def _guarded(options: argparse.Namespace) -> int:

@@ -231,6 +231,13 @@ class TestCommandLine:
         assert run.err == f'opcheck: unknown command "lsit"; {expected}; did you mean "list"?\n'
         assert run.code == 2
 
+    @pytest.mark.parametrize("option", [["--jsn"], ["--jsn=1"]])
+    def test_an_unknown_option_names_the_nearest(self, cli, option):
+        run = cli("devices", *option)
+        expected = "expected one of --json, --device-profile"
+        assert run.err == f'opcheck: unknown argument "--jsn"; {expected}; did you mean "--json"?\n'
+        assert run.code == 2
+
     def test_no_command_is_a_mistake(self, cli):
         assert cli().code == 2
 
