@@ -61,15 +61,15 @@ def attempts(
 
 
 def attempts_by(
-    change: Callable[[Sample], Iterable[Derived]], context: Context, sample: Sample
+    variation: Callable[[Sample], Iterable[Derived]], context: Context, sample: Sample
 ) -> Iterator[tuple[Derived, Attempt]]:
     """Yield the samples derived from a written one by a function, each with the result of a call.
 
     Each change is applied to one written sample, or to the next if the first cannot be tested.
     """
-    each = ([(one, other) for other in change(one)] for one in context.samples)
+    each = ([(one, other) for other in variation(one)] for one in context.samples)
     names = tuple(one.name for one in context.samples)
-    turns: Changes = context.memo.once((change, names), lambda: dict(zip(names, in_turn([*each]), strict=True)))
+    turns: Changes = context.memo.once((variation, names), lambda: dict(zip(names, in_turn([*each]), strict=True)))
     yield from _attempted(context, turns[sample.name])
 
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 
 import opcheck
@@ -54,12 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _guarded(options)
 
 
-def _refused(what: str, name: str, known: Iterable[str]) -> int:
+def _refused(what: str, name: str, known: Collection[str]) -> int:
     """Print that a command or an argument is unknown. Return the exit code."""
     from opcheck.spec.problems import unknown, worded  # not above: --help would wait for pydantic
 
-    names = tuple(dict.fromkeys(known))
-    warn(worded(*unknown(what, name, names, most=len(names))))
+    warn(worded(*unknown(what, name, known, most=len(known))))
     return 2
 
 

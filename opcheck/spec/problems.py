@@ -85,7 +85,7 @@ def unknown(what: str, name: object, choices: Iterable[object], most: int = 12) 
 
     A position is near to nothing.
     """
-    known = tuple(map(str, choices))
+    known = tuple(dict.fromkeys(map(str, choices)))
     return f'unknown {what} "{name}"', listing(known, most), nearest(name, known) if isinstance(name, str) else ""
 
 

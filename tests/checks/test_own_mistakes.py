@@ -8,7 +8,7 @@ SAMPLES = "samples = [{ args = [{ shape = [2, 3] }] }]"
 @pytest.mark.parametrize(
     ("check", "missing"),
     [
-        ("needs_input_grad", "opcheck.checks.behavior.needs_input_grad.parts"),
+        ("needs_input_grad", "opcheck.checks.behavior.needs_input_grad.real_size"),
         ("derived", "opcheck.checks.looks.memory_of_cotangents"),
         ("derived", "opcheck.checks.attempts.thread_time"),
         ("backward", "opcheck.derivatives.jacobians.Comparison"),

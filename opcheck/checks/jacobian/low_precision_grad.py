@@ -163,24 +163,24 @@ def _varied(subject: Subject, exact: Exact) -> Iterator[Verdict | Answer]:
         yield _beside_float32(others, exact)
     # One half-precision dtype is enough: a kernel accumulates in the dtype of its inputs for both, or for neither.
     is_first = subject.context.dtype is torch.bfloat16 or "bfloat16" not in subject.case.claims.backward
-    for change in [lengthened] * is_first + [enlarged] * (subject.context.dtype is torch.float16):
-        for one, made in attempts_by(change, subject.context, subject.sample):
-            said = _at_extreme(made, change)
-            yield _made_smaller(subject, one, made, said, change) if isinstance(said, Verdict) else said
+    for variation in [lengthened] * is_first + [enlarged] * (subject.context.dtype is torch.float16):
+        for one, made in attempts_by(variation, subject.context, subject.sample):
+            said = _at_extreme(made, variation)
+            yield _made_smaller(subject, one, made, said, variation) if isinstance(said, Verdict) else said
 
 
-Change = Callable[[Sample], Iterator[Derived]]
-WHERE: dict[Change, str] = {lengthened: "where sums are long", enlarged: "where numbers are large"}
+Variation = Callable[[Sample], Iterator[Derived]]
+WHERE: dict[Variation, str] = {lengthened: "where sums are long", enlarged: "where numbers are large"}
 """The samples that are extreme for half precision, by the function that derives them."""
 
 
-def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict, change: Change) -> Verdict:
+def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict, variation: Variation) -> Verdict:
     """Return the verdict on the smallest sample that still fails. A sample that is expected to fail is not shrunk."""
     if subject.expected:
         return at_derived(one, wrong, subject.check, one.sample, how=OF_ONE_SIGN)
 
     def said(sample: Sample) -> Verdict | Answer:
-        return _at_extreme(attempt(subject.context, made.written, sample), change)
+        return _at_extreme(attempt(subject.context, made.written, sample), variation)
 
     def look(sample: Sample) -> str:
         answer = said(sample)
@@ -193,7 +193,7 @@ def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict,
     return at_derived(one, wrong, subject.check, sample, words, OF_ONE_SIGN)
 
 
-def _at_extreme(made: Attempt, change: Change) -> Verdict | Answer:
+def _at_extreme(made: Attempt, variation: Variation) -> Verdict | Answer:
     """Return a failure if a result is off by far too much at a sample with long sums or large numbers, else an answer.
 
     Cotangents and tangents have one sign, and each result is compared as a whole. A sum that is accumulated in the
@@ -216,15 +216,15 @@ def _at_extreme(made: Attempt, change: Change) -> Verdict | Answer:
         return "slow"
     if isinstance(got, Exception) or isinstance(tried(lambda: exact.computation.right), Exception):
         return "refused in backward"
-    where = f"in {subject.case.dtype}, {WHERE[change]}"
+    where = f"in {subject.case.dtype}, {WHERE[variation]}"
     if not _are_finite(got):
         said = _overflow(subject, exact, got, where)
-    elif change is enlarged:
+    elif variation is enlarged:
         said = _as_a_whole(subject, exact, got, where, most=TELLING, least=TELLING)
     else:
         most = WELL_CONDITIONED * FAR_OFF * rounding_unit(subject.context.dtype)
         said = _as_a_whole(subject, exact, got, where, most)
-    if change is enlarged and isinstance(said, Verdict):
+    if variation is enlarged and isinstance(said, Verdict):
         said = replace(said, detail=f"{said.detail}\n{FOR_OVERFLOW}")
     return said
 
