@@ -51,9 +51,9 @@ BESIDES = (
 )  # fmt: skip
 """The checks that, with derive = "thorough", also run at the first derived sample with each new value of a keyword, and
 at the first ones with a dim of size 1 and with one larger than a block."""
-ALWAYS = ("registration",)
-"""The checks whose fast tests also run at each derived sample of the kind of the written one: fake tensors may have
-other shapes or strides than real ones at some sizes and in some memory formats only."""
+ALWAYS = {"registration": registration.fast}
+"""What also runs at each derived sample of the kind of the written one, by check: fake tensors may have other shapes or
+strides than real ones at some sizes and in some memory formats only."""
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
 """The memory formats of cotangents that are tested at derived samples, besides plain ones."""
 
@@ -195,30 +195,28 @@ def _keywords(sample: Sample, context: Context) -> dict[str, Value]:
 def _besides(context: Context, written: Sample, one: Derived, is_first: bool) -> Verdict | None:
     """Return the first failure of a check that passes at the written sample; None if there is none.
 
-    is_first: whether the checks in `BESIDES` run, and not only the fast tests of those in `ALWAYS`.
+    is_first: whether the checks in `BESIDES` run, and not only those in `ALWAYS`.
     """
-    cache = Cache()
-
-    def verdict(name: str, sample: Sample) -> Verdict:
-        check: PerSample = implementation(check_kinds()[name]) if is_first else registration.fast
-        own = replace(context.under(name), cache=cache, overrides={**context.overrides, "derive": "standard"})
-        return check.verdict(own, sample)  # without the slow tests
-
-    always = ALWAYS if is_alike(written, one.sample) else ()
-    for name in BESIDES if is_first else always:
+    cache, quick = Cache(), {**context.overrides, "derive": "standard"}  # without the slow tests
+    checks = {name: implementation(check_kinds()[name]) for name in BESIDES} if is_first else ALWAYS
+    if not is_first and not is_alike(written, one.sample):
+        checks = {}
+    for name, check in checks.items():
         if not _is_claimed(context, name):
             continue
-        wrong = verdict(name, one.sample)
-        if wrong.is_failure and wrong.state != "refused" and verdict(name, written).passed:
+        own = replace(context.under(name), cache=cache, overrides=quick)
+        wrong = check.verdict(own, one.sample)
+        if wrong.is_failure and wrong.state != "refused" and check.verdict(own, written).passed:
             return at_derived(one, wrong, name, one.sample)
     return _worn(context, one) if _is_called_otherwise(context, written, one) else None
 
 
 def _is_called_otherwise(context: Context, written: Sample, one: Derived) -> bool:
     """Return whether a derived sample passes other keywords to a module that is constructed in the same way."""
+    if context.module(context.case.variant.path) is None or one.sample.module != written.module:
+        return False
     before, after = (_keywords(sample, context) for sample in (written, one.sample))
-    is_module = context.module(context.case.variant.path) is not None
-    return is_module and before != after and one.sample.module == written.module
+    return before != after
 
 
 def _worn(context: Context, one: Derived) -> Verdict | None:
