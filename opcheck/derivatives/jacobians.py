@@ -68,6 +68,8 @@ def _worst_confirmed(comparison: Comparison) -> Disagreement | None:
 def digits_lost(point: Point, mode: Mode, numbers: Numbers) -> Disagreement | None:
     """Return that a Jacobian within the tolerance has lost digits; None if not, or if differences are inconclusive."""
     comparison = Comparison(point, mode, numbers)
+    if comparison.has_all_digits:
+        return None
     without = comparison.without_digits()
     if without is None:
         return None
