@@ -198,9 +198,8 @@ def _besides(context: Context, written: Sample, one: Derived, is_first: bool) ->
     is_first: whether the checks in `BESIDES` run, and not only those in `ALWAYS`.
     """
     cache, quick = Cache(), {**context.overrides, "derive": "standard"}  # without the slow tests
-    checks = {name: implementation(check_kinds()[name]) for name in BESIDES} if is_first else ALWAYS
-    if not is_first and not is_alike(written, one.sample):
-        checks = {}
+    always = ALWAYS if is_alike(written, one.sample) else {}
+    checks = {name: implementation(check_kinds()[name]) for name in BESIDES} if is_first else always
     for name, check in checks.items():
         if not _is_claimed(context, name):
             continue

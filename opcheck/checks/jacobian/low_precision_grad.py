@@ -163,24 +163,44 @@ def _varied(subject: Subject, exact: Exact) -> Iterator[Verdict | Answer]:
         yield _beside_float32(others, exact)
     # One half-precision dtype is enough: a kernel accumulates in the dtype of its inputs for both, or for neither.
     is_first = subject.context.dtype is torch.bfloat16 or "bfloat16" not in subject.case.claims.backward
-    for variation in [lengthened] * is_first + [enlarged] * (subject.context.dtype is torch.float16):
-        for one, made in attempts_by(variation, subject.context, subject.sample):
-            said = _at_extreme(made, variation)
-            yield _made_smaller(subject, one, made, said, variation) if isinstance(said, Verdict) else said
+    for extreme in [LONG_SUMS] * is_first + [LARGE_NUMBERS] * (subject.context.dtype is torch.float16):
+        for one, made in attempts_by(extreme.derive, subject.context, subject.sample):
+            said = _at_extreme(made, extreme)
+            yield _made_smaller(subject, one, made, said, extreme) if isinstance(said, Verdict) else said
 
 
-Variation = Callable[[Sample], Iterator[Derived]]
-WHERE: dict[Variation, str] = {lengthened: "where sums are long", enlarged: "where numbers are large"}
-"""The samples that are extreme for half precision, by the function that derives them."""
+@dataclass(frozen=True)
+class Extreme:
+    """Samples that are extreme for half precision."""
+
+    where: str
+    derive: Callable[[Sample], Iterator[Derived]]
+    """Derives them from a written sample."""
+    least: float
+    """The smallest relative error of a wrong result."""
+    most: Callable[[float], float]
+    """Returns the largest bound, relative to a result, at which an error tells something, for a rounding unit."""
+    remedy: str = ""
 
 
-def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict, variation: Variation) -> Verdict:
+LONG_SUMS = Extreme("where sums are long", lengthened, LOST, lambda unit: WELL_CONDITIONED * FAR_OFF * unit)
+LARGE_NUMBERS = Extreme(
+    "where numbers are large",
+    enlarged,
+    TELLING,
+    lambda unit: TELLING,
+    remedy="an intermediate result exceeds the range of the dtype: compute it in float32, or scale the numbers first\n"
+    'if that is meant, leave "sum" out of vary',
+)
+
+
+def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict, extreme: Extreme) -> Verdict:
     """Return the verdict on the smallest sample that still fails. A sample that is expected to fail is not shrunk."""
     if subject.expected:
         return at_derived(one, wrong, subject.check, one.sample, how=OF_ONE_SIGN)
 
     def said(sample: Sample) -> Verdict | Answer:
-        return _at_extreme(attempt(subject.context, made.written, sample), variation)
+        return _at_extreme(attempt(subject.context, made.written, sample), extreme)
 
     def look(sample: Sample) -> str:
         answer = said(sample)
@@ -193,7 +213,7 @@ def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict,
     return at_derived(one, wrong, subject.check, sample, words, OF_ONE_SIGN)
 
 
-def _at_extreme(made: Attempt, variation: Variation) -> Verdict | Answer:
+def _at_extreme(made: Attempt, extreme: Extreme) -> Verdict | Answer:
     """Return a failure if a result is off by far too much at a sample with long sums or large numbers, else an answer.
 
     Cotangents and tangents have one sign, and each result is compared as a whole. A sum that is accumulated in the
@@ -216,16 +236,13 @@ def _at_extreme(made: Attempt, variation: Variation) -> Verdict | Answer:
         return "slow"
     if isinstance(got, Exception) or isinstance(tried(lambda: exact.computation.right), Exception):
         return "refused in backward"
-    where = f"in {subject.case.dtype}, {WHERE[variation]}"
-    if not _are_finite(got):
-        said = _overflow(subject, exact, got, where)
-    elif variation is enlarged:
-        said = _as_a_whole(subject, exact, got, where, most=TELLING, least=TELLING)
+    where, most = f"in {subject.case.dtype}, {extreme.where}", extreme.most(rounding_unit(subject.context.dtype))
+    if _are_finite(got):
+        said = _as_a_whole(subject, exact, got, where, most, extreme.least)
     else:
-        most = WELL_CONDITIONED * FAR_OFF * rounding_unit(subject.context.dtype)
-        said = _as_a_whole(subject, exact, got, where, most)
-    if variation is enlarged and isinstance(said, Verdict):
-        said = replace(said, detail=f"{said.detail}\n{FOR_OVERFLOW}")
+        said = _overflow(subject, exact, got, where)
+    if extreme.remedy and isinstance(said, Verdict):
+        said = replace(said, detail=f"{said.detail}\n{extreme.remedy}")
     return said
 
 
@@ -246,12 +263,6 @@ def _overflow(subject: Subject, exact: Exact, got: Parts, where: str) -> Verdict
                 verdict = fails(title, f"compared with {exact.truth.source}, for the same numbers")
                 return replace(verdict, realized=subject.inputs.describe())
     return "untold"
-
-
-FOR_OVERFLOW = """\
-an intermediate result exceeds the range of the dtype: compute it in float32, or scale the numbers first
-if that is meant, leave "sum" out of vary\
-"""
 
 
 def _are_finite(got: Parts) -> bool:
