@@ -41,11 +41,11 @@ from opcheck.spec.document import shown
 from opcheck.spec.library import Sample
 from opcheck.text import class_of, one_line
 
-Answer = Verdict | bool | Iterator[Verdict] | None
+Judgment = Verdict | bool | Iterator[Verdict] | None
 """The result of a judge at a sample. True: the claim holds. None: the claim does not apply. Of several verdicts, the
 first failure counts.
 """
-Judge = Callable[[Subject], Answer]
+Judge = Callable[[Subject], Judgment]
 """A function that tests the claim of a check at one sample."""
 Refusal = Callable[[Subject, str], Verdict]
 """A function that returns the verdict if the operator refuses a sample, from the operator at it and the message."""
@@ -124,7 +124,7 @@ class PerSample:
         def is_expected(verdict: Verdict) -> bool:
             return any(verdict.is_expected_by(expect) for expect in known)
 
-        verdict = answer(replace(subject, expected=True) if known else subject, self.judge)
+        verdict = verdict_by(self.judge, replace(subject, expected=True) if known else subject)
         if known and not (verdict.passed or is_expected(verdict)):
             verdict = self.judged(context, sample)
         if verdict.is_failure and not is_expected(verdict):
@@ -136,7 +136,7 @@ class PerSample:
     def judged(self, context: Context, sample: Sample) -> Verdict:
         """Prepare one sample and judge it, without a diagnosis."""
         subject = prepared(context, sample, self.derivative, self.refusal)
-        return subject if isinstance(subject, Verdict) else answer(subject, self.judge)
+        return subject if isinstance(subject, Verdict) else verdict_by(self.judge, subject)
 
 
 def implementation(kind: CheckKind) -> Any:
@@ -193,7 +193,7 @@ def _obstacle(subject: Subject, derivative: bool, refusal: Refusal) -> Verdict |
 WHAT_A_SURROGATE_IS = "expected a function of the same arguments, with outputs of the same shapes and dtypes"
 
 
-def answer(subject: Subject, judge: Judge) -> Verdict:
+def verdict_by(judge: Judge, subject: Subject) -> Verdict:
     """Call a judge and return its result as a verdict. An exception of the operator means that the claim fails.
 
     A lack of memory, a mistake in opcheck, a claim that torch cannot test and a blocked claim have verdicts of their

@@ -120,10 +120,10 @@ def refused_in(check: str, dtype: str, what: str, why: str) -> Verdict:
     """
     fields = remedy(f"dtypes.{what}", f"-{dtype}")
     title = f"{check}: {what} is claimed for {dtype}, but {why}"
-    return Verdict(False, title, take_out(dtype, what), fields=fields, state="refused")
+    return Verdict(False, title, how_to_take_out(dtype, what), fields=fields, state="refused")
 
 
-def take_out(dtype: str, what: str) -> str:
+def how_to_take_out(dtype: str, what: str) -> str:
     """Return the hint how to disclaim a dtype for a pass, "forward" or "backward"."""
     return f'if it is not meant to work in {dtype}, take "{dtype}" out of dtypes.{what}'
 

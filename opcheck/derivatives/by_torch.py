@@ -1,6 +1,6 @@
 """Tests a claim by torch's own `gradcheck` and `gradgradcheck`.
 
-The other modules of this package are measured against their answers, so this one shares no code with them. torch's
+The other modules of this package are measured against torch's answers, so this one shares no code with them. torch's
 functions are slow. Claims that they cannot test are left to the other modules, or not tested.
 """
 

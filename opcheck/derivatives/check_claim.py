@@ -15,7 +15,7 @@ from opcheck.derivatives.jacobians import compare, digits_lost, unlike_reference
 from opcheck.derivatives.point import Point, Step
 from opcheck.derivatives.sparse import DependsOnPattern, are_movable
 from opcheck.derivatives.tolerances import Numbers
-from opcheck.derivatives.uncertainty import excuse_wrong_sign
+from opcheck.derivatives.uncertainty import passes_negated
 
 FIRST: dict[str, tuple[tuple[Step, ...], Mode]] = {
     "backward": ((), "reverse"),
@@ -129,7 +129,7 @@ def lets_wrong_sign_pass(name: str, point: Point, numbers: Numbers) -> bool:
     place = derivative_named(name)
     if place is None or not are_movable(point.leaves):
         return False
-    return excuse_wrong_sign(point.derived(*place[0]).numerical(numbers.eps).jacobian, numbers)
+    return passes_negated(point.derived(*place[0]).numerical(numbers.eps).jacobian, numbers)
 
 
 def _of_pullback(

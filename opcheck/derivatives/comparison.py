@@ -40,7 +40,8 @@ from opcheck.derivatives.uncertainty import (
 DOUBLE, SINGLE = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
 """The machine epsilon of double and of single precision."""
 FEW_BITS, SEVERAL = 6, 3
-"""The number of values with more than this number of bits that show that a function computes in half precision."""
+"""A function computes in half precision if its values are all numbers of such a dtype, and at least `SEVERAL` of them
+have more than `FEW_BITS` bits."""
 NEARBY = (0.7, 1.3, 1.9)
 """Multiples of the step, one for each nearby point, at which numerical noise is measured."""
 BY_CHANCE = 3
@@ -312,7 +313,7 @@ class Comparison:
         return self.numbers.atol * self.numbers.eps / self._far[-1]
 
     @cached_property
-    def small(self) -> Tensor:
+    def wrong_below_atol(self) -> Tensor:
         """Which entries are wrong although `atol` admits them: off by more than rtol |n| and the error of differences.
 
         The default atol suits functions of order one. A larger atol was chosen for the function: all smaller errors
@@ -408,17 +409,17 @@ class Comparison:
     @cached_property
     def wrong(self) -> Tensor:
         """Which entries are wrong."""
-        return (self.excess > 0) | self.small
+        return (self.excess > 0) | self.wrong_below_atol
 
     @property
     def beyond(self) -> Tensor:
-        """The amounts by which wrong entries are off: `excess`, or the whole difference for `small` ones."""
-        return torch.where(self.small, self.difference.abs(), self.excess)
+        """The amounts by which wrong entries are off: `excess`, or the whole difference for `wrong_below_atol`."""
+        return torch.where(self.wrong_below_atol, self.difference.abs(), self.excess)
 
     @property
     def below_atol(self) -> bool:
         """Whether no entry is off by more than the tolerance."""
-        return not bool((self.wrong & ~self.small).any())
+        return not bool((self.wrong & ~self.wrong_below_atol).any())
 
     @property
     def differs(self) -> bool:

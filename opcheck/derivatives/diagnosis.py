@@ -1,8 +1,7 @@
 """Finds the likely cause where two Jacobians differ: a known mistake, randomness, or a cut graph.
 
 A mistake of `mistakes.py` is reported only if it predicts a block (one output by one leaf) within tolerance, and far
-better than the numerical block does. Results of ordinary calls come first: that they are random, or that a graph is
-cut.
+better than the numerical block does. What ordinary calls show comes first: results are random, or a graph is cut.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from opcheck.text import with_more
 UNEXPLAINED = ("unlike", "entries", "columns", "rows")
 """The kinds of findings that explain nothing."""
 LISTED, FEW = 8, 3  # entries, and pairs of an output and an input, that a message lists; the rest is counted
-Look = tuple[str, str, dict[str, Any]]  # kind, sentence and plain data of a finding
+Cause = tuple[str, str, dict[str, Any]]  # kind, sentence and plain data of a finding
 
 CUT = "the gradient is zero: the graph is cut (detach, .data, item(), an integer cast), or backward returns None"
 ZEROS = "the gradient is zero: a backward function on the way returns zeros"
@@ -162,7 +161,7 @@ def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]
         places = [[block.i, block.j] for block in wrong]
         return [Finding("random", seen.random, wrong[0].i, wrong[0].j, {"blocks": places})]
     for block in wrong:
-        kind, says, fields = _look(block, seen)
+        kind, says, fields = _cause(block, seen)
         if kind == "zero":
             kind, says = _zero(block, pair.names, seen)
         elif kind in UNEXPLAINED and _is_scripted(pair.names, seen):
@@ -206,7 +205,7 @@ def _of_backward_of_inputs(block: Block, names: Names) -> bool:
     return names.order > 1 and "jvp" not in names.function and block.j < len(names.leaves) - names.linear
 
 
-def _look(block: Block, seen: Seen) -> Look:
+def _cause(block: Block, seen: Seen) -> Cause:
     if not bool((block.n.isfinite() & block.a.isfinite()).all()):
         return _not_finite(block, seen)
     made = (mistake for family in FAMILIES for mistake in family(block))
@@ -218,7 +217,7 @@ def _look(block: Block, seen: Seen) -> Look:
     return first.kind, first.says + (f" (or {', '.join(also)})" if also else ""), {**first.fields, "also": also}
 
 
-def _not_finite(block: Block, seen: Seen) -> Look:
+def _not_finite(block: Block, seen: Seen) -> Cause:
     says, fields = [], dict[str, Any](entries=[])
     for name, matrix in (("analytical", block.a), ("numerical", block.n)):
         bad = ~matrix.isfinite().all(3)
@@ -243,8 +242,8 @@ def _not_finite(block: Block, seen: Seen) -> Look:
     return "nan", "; ".join(says), fields
 
 
-def _somewhere(block: Block) -> Look:
-    """Return a finding on where a block is wrong, if no known mistake explains it.
+def _somewhere(block: Block) -> Cause:
+    """Return where a block is wrong, if no known mistake explains it.
 
     Right entries that are at most atol in both Jacobians are not counted in the totals.
     """

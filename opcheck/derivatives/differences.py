@@ -85,7 +85,7 @@ def stencil(point: Tensor, along: Tensor, step: float) -> Tensor:
 
 
 def batched(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tensor], most: int) -> Tensor:
-    """Return the values of a function of batches at points given as rows, as rows; `most` points per call.
+    """Evaluate a function of batches at points, given as rows, `most` points per call. Return the values as rows.
 
     The arguments of the function are batches of tensors like `like`. Passes on its exceptions, and those of vmap.
     """

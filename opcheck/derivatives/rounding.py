@@ -29,9 +29,9 @@ An entry that depends on a single input moves equally far each time. The last st
 allows: a function with a jump, as at a comparison of its inputs, may jump there."""
 HALF = 1e-4
 """A bound between the rounding units of half precision, which are larger, and of single precision, which is smaller."""
-FUNCTIONS = 64
-"""The least factor of the bound in single and double precision, where a margin costs nothing: special functions are off
-by some tens of units."""
+OFF_BY_FUNCTIONS = 64
+"""The rounding units by which special functions may be off: some tens are usual. It is the least factor of the bound
+in single and double precision, where a margin costs nothing."""
 WHOLE = 2.0**53
 """The number up to which float64 holds every whole number."""
 NEARBY = 8
@@ -318,7 +318,7 @@ def _times(dtypes: Sequence[torch.dtype], terms: int) -> list[float]:
     In single and double precision, the worst case costs nothing: a term is rounded once for each other term.
     """
     units = map(rounding_unit, dtypes)
-    return [unit if unit > HALF else unit * max(terms, FUNCTIONS) for unit in units]
+    return [unit if unit > HALF else unit * max(terms, OFF_BY_FUNCTIONS) for unit in units]
 
 
 def _smallest(dtype: torch.dtype) -> float:
@@ -365,7 +365,7 @@ def _not_whole(one: Tensor, other: Tensor) -> Tensor:
     if not other.is_floating_point():
         return one != other.to(one.dtype)  # wraps around
     nearest = other.round()
-    is_near = (other - nearest).abs() <= FUNCTIONS * rounding_unit(other.dtype) * other.abs()
+    is_near = (other - nearest).abs() <= OFF_BY_FUNCTIONS * rounding_unit(other.dtype) * other.abs()
     other = torch.where(is_near, nearest, other)
     held = other.abs() < WHOLE
     return held & ((torch.where(held, other, 0.0).to(torch.int64).to(one.dtype) != one) | (other != other.trunc()))

@@ -67,7 +67,7 @@ def beyond_bound(difference: Tensor, bound: Tensor) -> Tensor:
     return (difference - bound).clamp_min_(0.0).masked_fill_(~difference.isfinite(), float("inf"))
 
 
-def excuse_wrong_sign(numerical: Tensor, numbers: Numbers) -> bool:
+def passes_negated(numerical: Tensor, numbers: Numbers) -> bool:
     """Return whether a Jacobian that is not zero would pass with all of its entries negated."""
     size = numerical.abs()
     return bool(size.any()) and bool((2 * size <= numbers.atol + numbers.rtol * size).all())

@@ -7,7 +7,7 @@ from operators.asking import Request, check_claim
 
 from opcheck.derivatives import Coverage
 from opcheck.derivatives.tolerances import DOUBLE, Numbers
-from opcheck.derivatives.uncertainty import excuse_wrong_sign
+from opcheck.derivatives.uncertainty import passes_negated
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
 LARGE = 1e6
@@ -116,4 +116,4 @@ def test_rows_of_large_products_hold():
 )
 def test_tolerances_that_let_the_negative_of_a_jacobian_pass_say_nothing(atol, rtol, jacobian, excused):
     numbers = Numbers(eps=1e-6, atol=atol, rtol=rtol)
-    assert excuse_wrong_sign(torch.tensor([jacobian], dtype=torch.float64), numbers) is excused
+    assert passes_negated(torch.tensor([jacobian], dtype=torch.float64), numbers) is excused

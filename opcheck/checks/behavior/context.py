@@ -39,8 +39,8 @@ from opcheck.samples.modules import ModuleCall, evaluating
 from opcheck.samples.watched import Watched
 from opcheck.text import one_line
 
-AT_ONCE = 20
-"""The number of calls that each thread makes."""
+CALLS_PER_THREAD = 20
+"""The number of calls that each of several threads makes at once."""
 
 OVERLAPPED = "when another call runs between forward and backward"
 CHANGED = "of a call with tensors that have changed in place since the last one"
@@ -81,7 +81,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     yield from _in_evaluation(subject)
     if subject.context.is_thorough:
         yield from _checkpointed(subject, here)
-        yield from _at_once(subject)
+        yield from _in_several_threads(subject)
 
 
 def _without_grad(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
@@ -352,7 +352,7 @@ def _in_another_thread(subject: Subject, here: Result) -> Iterator[Row]:
         yield row("the gradients by backward in another thread than forward", thread.result, here.gradient)
 
 
-def _at_once(subject: Subject) -> Iterator[Row]:
+def _in_several_threads(subject: Subject) -> Iterator[Row]:
     """Compare simultaneous calls in several threads, each at its own point, with calls one after the other.
 
     Random operators and modules are skipped: threads share the random generator, and the parameters that a module
@@ -367,7 +367,7 @@ def _at_once(subject: Subject) -> Iterator[Row]:
     def work(number: int) -> Result:
         """Return the first result that differs, or the last one."""
         try:
-            for _ in range(AT_ONCE):
+            for _ in range(CALLS_PER_THREAD):
                 with suppress(BrokenBarrierError):  # the other thread has finished
                     together.wait()
                 got, own = result(points[number]), alone[number]

@@ -11,7 +11,7 @@ from typing import Literal
 
 from opcheck.checks.calls import has_tangents
 from opcheck.checks.jacobian.compare import REMEDY
-from opcheck.checks.per_sample import answer, implementation, prepared, too_coarse, with_sample
+from opcheck.checks.per_sample import implementation, prepared, too_coarse, verdict_by, with_sample
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, remedy, untested
 from opcheck.derivatives import tried
@@ -93,7 +93,7 @@ def _tried(context: Context, feature: str) -> Iterator[Verdict]:
 
 def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
     """Try a feature on a sample. Return what the operator does, and the verdict on the sample."""
-    if not applies(feature, subject):
+    if not can_show(feature, subject):
         return "silent", inapplicable(f"the sample shows nothing about {feature}")
     kind = check_of(feature)
     # Never by torch's gradcheck, which cannot test all features.
@@ -111,7 +111,7 @@ def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
         return "refused", HOLDS
     if feature == "forward_ad" and subject.supports.backward is False and tried(lambda: has_tangents(tested)) is False:
         return "refused", HOLDS
-    verdict = answer(tested, implementation(kind).judge)
+    verdict = verdict_by(implementation(kind).judge, tested)
     meaning = _meaning(kind, verdict)
     if meaning == "wrong":
         title = f"unsupported: {feature} is disclaimed, but gives wrong numbers instead of an error"
@@ -135,8 +135,8 @@ def _meaning(kind: CheckKind, verdict: Verdict) -> Answer:
     return "refused" if verdict.state == "refused" or kind.may_be_wrong else "wrong"
 
 
-def applies(feature: str, subject: Subject) -> bool:
-    """Return whether a sample can show if a feature works."""
+def can_show(feature: str, subject: Subject) -> bool:
+    """Return whether a sample can show that a feature works, or that it does not."""
     if feature == "masked":
         return subject.sample.is_sparse
     has_leaves = isinstance(subject.supports.backward, tuple) or bool(subject.leaves)

@@ -87,8 +87,8 @@ def compared(subject: Subject) -> Verdict:
 def disagreement_on(subject: Subject, check: str, reference: Function | None = None) -> Disagreement | None:
     """Return why the claim of a check, about a Jacobian or about gradients, does not hold at a sample, or None.
 
-    torch's own functions test the claim with `--engine torch`, and otherwise in fast mode, as far as they can, and at
-    leaves whose elements cannot be moved. Raises CannotAsk if they cannot where they are needed; passes on the
+    torch's own functions test the claim with `--engine torch`, in fast mode, and at leaves whose elements cannot be
+    moved. If they cannot, opcheck tests it in fast mode, and CannotAsk is raised in the two other cases. Passes on the
     exceptions of the operator.
 
     reference: the differentiable reference, see `check_claim`.

@@ -207,7 +207,7 @@ def _besides(context: Context, written: Sample, one: Derived, is_first: bool) ->
         wrong = check.verdict(own, one.sample)
         if wrong.is_failure and wrong.state != "refused" and check.verdict(own, written).passed:
             return at_derived(one, wrong, name, one.sample)
-    return _worn(context, one) if _is_called_otherwise(context, written, one) else None
+    return _of_used_module(context, one) if _is_called_otherwise(context, written, one) else None
 
 
 def _is_called_otherwise(context: Context, written: Sample, one: Derived) -> bool:
@@ -218,7 +218,7 @@ def _is_called_otherwise(context: Context, written: Sample, one: Derived) -> boo
     return before != after
 
 
-def _worn(context: Context, one: Derived) -> Verdict | None:
+def _of_used_module(context: Context, one: Derived) -> Verdict | None:
     """Return the failure of a module that, after calls at other samples, has other values than a new one; else None.
 
     All samples share one module. It may keep what depends on a keyword, such as a mask.

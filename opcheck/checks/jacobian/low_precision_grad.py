@@ -59,11 +59,10 @@ LOST = 1 / 16
 """The smallest relative error of a result that is wrong as a whole, as of a sum that stops growing. Numbers out of
 range of the dtype may lose less."""
 FAR = 10
-"""How far within the range of the dtype an exact result is that must be finite."""
+"""A result must be finite if the exact ones are below the largest number of the dtype divided by this."""
 TELLING = 1 / 2
-"""The largest bound, relative to a result, at which the result tells something under autocast or where numbers are
-large: half the result.
-"""
+"""The largest bound, as a share of the result, with which a comparison under autocast or with large numbers is
+conclusive."""
 OF_ONE_SIGN = "for cotangents and tangents of one sign, at"
 WELL_CONDITIONED = 3
 """The rounding bound of a sum of numbers of one sign, in roundings of the result. If terms cancel out, the bound is
@@ -175,11 +174,11 @@ class Extreme:
 
     where: str
     derive: Callable[[Sample], Iterator[Derived]]
-    """Derives them from a written sample."""
+    """Yields them for a written sample."""
     least: float
     """The smallest relative error of a wrong result."""
     most: Callable[[float], float]
-    """Returns the largest bound, relative to a result, at which an error tells something, for a rounding unit."""
+    """Returns, for a rounding unit, the largest bound, as a share of the result, with which a comparison is conclusive."""
     remedy: str = ""
 
 
@@ -281,7 +280,7 @@ def _as_a_whole(
     """Return a failure if a result as a whole is off by FAR_OFF times the rounding bound, else "hold".
 
     where: the circumstances in messages, as in "in bfloat16".
-    most: the largest bound, relative to the result, at which an error tells something.
+    most: the largest bound, as a share of the result, with which a comparison is conclusive.
     least: the smallest relative error of a wrong result.
     dtype: the dtype of the computation. Default: that of the case.
     """

@@ -14,7 +14,17 @@ from opcheck.checks.calls import ordinary
 from opcheck.checks.per_sample import PerSample, out_of_memory, refused_sample
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import perturbed, truth_of_values, values_of
-from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, fails, refused_in, remedy, take_out, untested
+from opcheck.checks.verdict import (
+    HOLDS,
+    NO_GRAPH,
+    Verdict,
+    cannot,
+    fails,
+    how_to_take_out,
+    refused_in,
+    remedy,
+    untested,
+)
 from opcheck.derivatives import NO_REFUSAL, tried
 from opcheck.derivatives.rounding import mismatch
 from opcheck.samples.modules import ModuleCall
@@ -70,11 +80,11 @@ def _values(subject: Subject) -> Verdict:
     dtype, got, names = subject.case.dtype, subject.outputs, subject.output_names
     title = f"dtypes: values in {dtype} are not those of {truth.source} for the same numbers: "
     if why := mismatch(got, right, names):
-        return fails(f"{title}{why}", take_out(dtype, "forward"))
+        return fails(f"{title}{why}", how_to_take_out(dtype, "forward"))
     off = computation.deviation(tuple, got, names, tested=perturbed(subject, values_of))
     if off is None:
         return HOLDS
-    return fails(f"{title}{off.headline()}", "\n".join([*off.lines(), take_out(dtype, "forward")]))
+    return fails(f"{title}{off.headline()}", "\n".join([*off.lines(), how_to_take_out(dtype, "forward")]))
 
 
 def _gradients(subject: Subject) -> Verdict:
