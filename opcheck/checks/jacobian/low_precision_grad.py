@@ -178,7 +178,7 @@ class Extreme:
     least: float
     """The smallest relative error of a wrong result."""
     most: Callable[[float], float]
-    """Returns, for a rounding unit, the largest bound, as a share of the result, with which a comparison is conclusive."""
+    """For a rounding unit, the largest bound, as a share of the result, with which a comparison is conclusive."""
     remedy: str = ""
 
 
