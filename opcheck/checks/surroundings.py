@@ -1,4 +1,4 @@
-"""The surroundings of a call that must not change its results: modes, threads, streams, and contents of free memory."""
+"""The surroundings of a call that must not change its results: modes, default dtype, threads, streams, free memory."""
 
 from __future__ import annotations
 
@@ -45,11 +45,15 @@ def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
     surroundings = {
         "another number of threads": Surroundings(threads, "torch.set_num_threads(torch.get_num_threads() + 1)"),
         "deterministic mode": Surroundings(_deterministic, 'torch.set_deterministic_debug_mode("warn")'),
-        "memory with other contents": Surroundings(partial(_dirty, subject), DIRTY),
+        "memory with other contents": Surroundings(partial(dirty, subject), DIRTY),
     }
-    double = subject.output_info.dtype in (torch.float64, torch.complex128)
-    if double and autocast:  # autocast does not convert these; low_precision_grad tests it in float32
-        surroundings["torch.autocast"] = autocast
+    if subject.output_info.dtype in (torch.float64, torch.complex128):
+        if subject.function.seed is None:  # else other numbers are drawn
+            default = partial(_changed, torch.get_default_dtype, torch.set_default_dtype, torch.float64)
+            line = "torch.set_default_dtype(torch.float64)"
+            surroundings["double precision as the default dtype"] = Surroundings(default, line)
+        if autocast:  # autocast does not convert these; low_precision_grad tests it in float32
+            surroundings["torch.autocast"] = autocast
     if subject.context.is_thorough and hasattr(torch.get_device_module(device), "Stream"):
         surroundings["another stream"] = Surroundings(partial(_another_stream, device))
     return surroundings
@@ -94,7 +98,7 @@ def _changed(read: Callable[[], Any], write: Callable[[Any], object], value: Any
 
 
 @contextmanager
-def _dirty(subject: Subject) -> Iterator[None]:
+def dirty(subject: Subject) -> Iterator[None]:
     """Free memory blocks of the sizes that the call uses, so that the allocator reuses them in the call.
 
     All bytes are 0xFF: NaN as floating-point numbers, -1 as integers. Deterministic mode fills new tensors, but not the

@@ -1,4 +1,4 @@
-"""Records the state of a tensor (values, shape, layout, strides, `requires_grad`, `.grad`) to detect changes."""
+"""Records the state of a tensor (values, shape, layout, strides, `requires_grad`, `.grad`, hooks) to detect changes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ class Watched:
     requires_grad: bool
     stride: tuple[int, ...]
     grad: Tensor | None
+    hooks: int
 
     @classmethod
     def of(cls, name: str, tensor: Tensor) -> Watched:
         """Record the state of a tensor. `name` is its name in messages."""
         stride = tensor.stride() if tensor.layout is torch.strided else ()
         grad = tensor.grad.clone() if tensor.is_leaf and tensor.grad is not None else None
-        return cls(name, tensor, tensor.detach().clone(), tensor.requires_grad, stride, grad)
+        return cls(name, tensor, tensor.detach().clone(), tensor.requires_grad, stride, grad, _hooks(tensor))
 
     @classmethod
     def all(cls, kind: str, tensors: Iterable[Tensor]) -> list[Watched]:
@@ -48,10 +49,18 @@ class Watched:
             return f"{self.name} has another layout"
         if not _equal(now.detach(), self.before):
             return f"{self.name} has other values"
+        if _hooks(now) != self.hooks:
+            return f"{self.name} has another hook, or retains its gradient"
         grad = now.grad if now.is_leaf else None
         if self.grad is None:
             return f"{self.name} has a gradient in .grad" if grad is not None else ""
         return "" if grad is not None and _equal(grad, self.grad) else f"{self.name} has another gradient in .grad"
+
+
+def _hooks(tensor: Tensor) -> int:
+    """Return the number of functions that run when the gradient of a tensor is known; keeping it counts as one."""
+    hooks = (tensor._backward_hooks, getattr(tensor, "_post_accumulate_grad_hooks", None))
+    return sum(len(own) for own in hooks if own) + tensor.retains_grad
 
 
 def _equal(now: Tensor, before: Tensor) -> bool:

@@ -166,6 +166,34 @@ def depends_on_threads(x: Tensor) -> Tensor:
     return x * x if torch.get_num_threads() == 1 else 1.001 * x * x
 
 
+def retains_its_gradient(x: Tensor) -> Tensor:
+    if x.requires_grad:
+        x.retain_grad()
+    return x * x
+
+
+def leaves_a_hook(x: Tensor) -> Tensor:
+    """With a hook on x, which the gradients of all other uses of x pass, too."""
+    if x.requires_grad:
+        x.register_hook(lambda v: None)
+    return x * x
+
+
+def hooks_a_view(x: Tensor) -> Tensor:
+    y = x.view_as(x)
+    if y.requires_grad:
+        y.register_hook(lambda v: None)
+    return y * y
+
+
+def has_a_constant_in_single_precision(x: Tensor) -> Tensor:
+    return x * x * torch.tensor([0.1])
+
+
+def has_a_constant_of_its_dtype(x: Tensor) -> Tensor:
+    return x * x * torch.tensor([0.1], dtype=x.dtype)
+
+
 def loses_digits_under_autocast(x: Tensor) -> Tensor:
     if not torch.is_autocast_enabled("cpu"):
         return x * x
@@ -580,11 +608,12 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "WritesToInputInForward", "ZeroesItsInput", "WritesToInputInBackward", "WritesToCotangent",
         "WritesToOutputInBackward", "WritesToTangent", "WritesAndRaises", "FreesResults",
         "counts_in_a_global", "counts_in_a_closure", "SeedsInBackward", "seeds_in_forward",
-        "seeds_in_forward_with_one", "seeds_python", "seeds_numpy",
+        "seeds_in_forward_with_one", "seeds_python", "seeds_numpy", "retains_its_gradient", "leaves_a_hook",
     ),
     "context": (
         "doubles_without_grad", "doubles_in_inference_mode", "depends_on_threads", "loses_digits_under_autocast",
         "KeepsOnTheClass", "ReusesABuffer", "CachesByShape", "caches_by_object",
+        "has_a_constant_in_single_precision",
     ),
     "needs_input_grad": (
         "HalvesWhereAlone", "ForgetsTheSecondAlone", "other_values_without_leaves", "ForgetsTheInputForConstants",
@@ -608,4 +637,7 @@ SEEN_BY_TORCH = (
 )  # fmt: skip
 """The faults that torch's gradcheck and gradgradcheck find, together; they pass all others."""
 
-TWINS = ("square", "product", "draws", "draws_from_all", "rounds_the_second", "flattened", "StopsNanWhereNothingMoves")
+TWINS = (
+    "square", "product", "draws", "draws_from_all", "rounds_the_second", "flattened", "StopsNanWhereNothingMoves",
+    "hooks_a_view", "has_a_constant_of_its_dtype",
+)  # fmt: skip
