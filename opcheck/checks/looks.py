@@ -8,7 +8,8 @@ functions, and for numbers so large that rounding dominates.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -17,7 +18,10 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.attempts import Attempt, NotTested, differentiable_indices
+from opcheck.checks.calls import Call
+from opcheck.checks.relations import off_by
 from opcheck.checks.subject import Subject
+from opcheck.checks.surroundings import dirty
 from opcheck.derivatives import Disagreement, tried
 from opcheck.derivatives.autodiff import Primal, vjp
 from opcheck.derivatives.check_claim import derivative_named
@@ -28,6 +32,7 @@ from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.rounding import rounding_unit
 from opcheck.derivatives.uncertainty import ROUNDED
+from opcheck.devices.generators import generators
 from opcheck.samples.derive import keeps_ties
 from opcheck.samples.function import with_copies
 from opcheck.samples.layouts import contiguous
@@ -36,16 +41,18 @@ from opcheck.spec.library import Sample
 from opcheck.text import one_line
 
 Answer = Literal[
-    NotTested, "refused in backward", "hold", "cotangent", "nothing", "memory", "backward", "forward_ad", "rev_over_rev"
-]
+    NotTested, "refused in backward", "hold", "cotangent", "nothing", "memory", "chance",
+    "backward", "forward_ad", "rev_over_rev",
+]  # fmt: skip
 """The result of a look. `hold`: the derivatives are right. `refused in backward`: a derivative raises. `cotangent`,
-`nothing` and `memory`: see `PLAIN`. The last three are the names of checks whose claims fail. Else, the look is
-inconclusive.
+`nothing`, `memory` and `chance`: see `PLAIN`. The last three are the names of checks whose claims fail. Else, the look
+is inconclusive.
 """
 PLAIN: dict[Answer, str] = {
     "cotangent": "the gradient depends on the memory of the cotangent",
     "nothing": "the gradient of outputs without elements is not zero",
     "memory": "the values depend on the memory of the inputs",
+    "chance": "two calls with equal arguments give different results",
 }
 """Failures that need no comparison with finite differences, each with its message."""
 FIRST: tuple[Answer, ...] = ("backward", "forward_ad")
@@ -59,6 +66,8 @@ MISTAKEN = re.compile(r"returned an (invalid gradient|incorrect number of gradie
 FOR_MEMORY = """\
 contiguous copies of the inputs have the same values, but give other outputs
 if the operator is a function of memory, as torch.as_strided is, leave "layout" out of vary"""
+
+BY_CHANCE = "part of a result may never be written, or threads may write to the same place"
 
 
 @dataclass(frozen=True)
@@ -158,6 +167,22 @@ def depends_on_memory(made: Attempt) -> bool:
     return _agree(at_copies(), first) and _agree(values(subject.function(*subject.leaves)), here)
 
 
+def _differs_by_chance(subject: Subject) -> bool:
+    """Return whether the values or the gradients of two equal calls differ, where free memory has other contents."""
+
+    def results(around: Callable[[], AbstractContextManager[None]]) -> tuple[Tensor, Tensor]:
+        with around():
+            for generator in generators():
+                generator.seed(0)
+            subject.context.device.seed(0)  # an operator may be random: it draws the same numbers in both calls
+            call = Call.of(subject)
+        with around():
+            return call.values, call.gradient()
+
+    here, there = results(nullcontext), results(partial(dirty, subject))
+    return any(off_by(subject, own, other) for own, other in zip(here, there, strict=True))
+
+
 def _at_copies(point: Point) -> Tensor:
     """Return the values of a function at copies of its leaves as real coordinates, of shape (M,)."""
     return looped(point.function, point.leaves, [point.coordinates], point.size[0])[0]
@@ -190,6 +215,8 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
             # elements do, but its values at copies differ.
             if _agree(_at_copies(along), along.value) and comparison.is_settled:
                 return Look(check)
+            if not comparison.has_kink and _differs_by_chance(subject):
+                return Look("chance", BY_CHANCE)
             is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.isfinite().all())
             return Look("untold", f"{check} is nan at a kink" if is_nan else "")
     bad = memory_of_cotangents(point.along_one, memories, CLOSE)

@@ -309,6 +309,20 @@ def wrong_for_pairs(x, flip: bool = False):
     return squared(-x if flip else x, flip and max(x.shape, default=0) > 16)
 
 
+def wrong_for_rows_of_one(x):
+    """Only beyond 16 and with a size of 1 at once."""
+    return squared(x, max(x.shape, default=0) > 16 and 1 in x.shape[1:])
+
+
+def wrong_if_flipped_and_transposed(x, flip: bool = False):
+    return squared(-x if flip else x, flip and not x.is_contiguous())
+
+
+def wrong_for_one_negative(x):
+    """As of a branch for numbers below -10 that a sum over a tensor of large ones does not show."""
+    return squared(x, bool(((x.real < -10) & (x.real > -100)).any()))
+
+
 def wrong_if_scaled_and_flipped(x, flip: bool = False, factor: float = 1.0):
     """Right for each of the keywords alone."""
     return squared(-x if flip else x, flip and factor != 1) * factor
@@ -862,6 +876,31 @@ class Unsteady(Square):
 
 def unsteady_beyond_16(x):
     return Unsteady.apply(x, max(x.shape, default=0) > 16, False)
+
+
+class PartlyWritten(torch.autograd.Function):
+    """x², with a gradient whose memory is not written from an index on."""
+
+    @staticmethod
+    def forward(ctx, x, end):
+        ctx.save_for_backward(x)
+        ctx.end = end
+        return x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        gradient = torch.empty(x.numel(), dtype=x.dtype)
+        gradient[: ctx.end] = (v * 2 * x.conj()).flatten()[: ctx.end]
+        return gradient.view(x.shape), None
+
+
+def written_to_16(x):
+    return PartlyWritten.apply(x, 16)
+
+
+def written_to_the_end(x):
+    return PartlyWritten.apply(x, x.numel())
 
 
 def writes_beyond_16(x):
