@@ -56,12 +56,12 @@ FURTHER = {
     "wrong_if_empty": ("size 3 -> 0", "{ args = [{ shape = [0, 1] }, { shape = [1, 1] }] }", JOINED),
     "wrong_at_zero": ("tensor 0 = 0", "{ args = [{ shape = [1, 1], mean = 0.0, std = 0.0 }] }", ONE),
     "wrong_above_a_scaled_threshold": (
-        "beta = 3.0, elements 0, 12",
+        "beta = 3.0, elements 0, 12, -13",
         "{ args = [{ shape = [1, 1], contains = [10.0] }], kwargs = { beta = 3.0 } }",
         ONE,
     ),
-    "wrong_at_one_zero": ("elements 0, 12", "{ args = [{ shape = [2, 1], contains = [0.0] }] }", ONE),
-    "wrong_for_one_large": ("elements 0, 12", "{ args = [{ shape = [2, 1], contains = [11.0] }] }", ONE),
+    "wrong_at_one_zero": ("elements 0, 12, -13", "{ args = [{ shape = [2, 1], contains = [0.0] }] }", ONE),
+    "wrong_for_one_large": ("elements 0, 12, -13", "{ args = [{ shape = [2, 1], contains = [11.0] }] }", ONE),
     "wrong_for_rank_4": ("leading dims of 2, 1", "{ args = [{ shape = [1, 1, 1, 1] }] }", ONE),
     "wrong_for_rank_4_beside_a_matrix": (
         "trailing dims of 2, 1",
@@ -85,13 +85,24 @@ FURTHER = {
         "{ args = [{ shape = [1, 2] }, { shape = [1, 1] }] }",
         "samples = [{ args = [{ shape = [3, 3] }, { shape = [3, 3] }], vary = ['size'] }]",
     ),
+    "wrong_for_pairs": (
+        "flip = true, sizes 2 -> 33, 3 -> 34, memory transposed",
+        "{ args = [{ shape = [17, 1] }], kwargs = { flip = true } }",
+        ONE,
+    ),
+    "wrong_if_flipped_and_transposed": (
+        "flip = true, sizes 2 -> 33, 3 -> 34, memory transposed",
+        '{ args = [{ shape = [2, 2], memory = "transposed" }], kwargs = { flip = true } }',
+        ONE,
+    ),
+    "wrong_for_one_negative": ("elements 0, 12, -13", "{ args = [{ shape = [1, 1], contains = [-11.0] }] }", ONE),
     "wrong_if_scaled_and_flipped": (
-        "flip = true, factor = 3.0",
+        "flip = true, factor = 3.0, sizes 2 -> 33, 3 -> 34, memory transposed",
         "{ args = [{ shape = [1, 1] }], kwargs = { flip = true, factor = 3.0 } }",
         ONE,
     ),
     "wrong_if_scaled_and_raised": (
-        "factor = 3.0, shift = 0.75, power = 3",
+        "factor = 3.0, shift = 0.75, power = 3, sizes 2 -> 33, 3 -> 34, memory transposed",
         "{ args = [{ shape = [1, 1] }], kwargs = { factor = 3.0, power = 3 } }",
         ONE,
     ),
@@ -113,7 +124,7 @@ FURTHER = {
     "wrong_where_all_is_left_out": ("tensor 1 = -inf", "[-inf, -inf, -inf]], grad = false }", ADDED),
     "wrong_if_any_is_ignored": ("ignore_index = 0", "kwargs = { ignore_index = 0 } }", INDEXED),
     "wrong_if_ignored_and_flipped": (
-        "flip = true, ignore_index = 0",
+        "flip = true, ignore_index = 0, size 5 -> 33",
         "kwargs = { flip = true, ignore_index = 0 } }",
         INDEXED,
     ),
@@ -418,7 +429,7 @@ MODULES = {
     "WrongForProducts": ('module.how = "another"', '{ args = [1], kwargs = { how = "another" } }'),
     "WrongWithoutBias": ("module.bias = false", "{ args = [1], kwargs = { bias = false } }"),
     "WrongForProductsWithoutBias": (
-        'module.how = "another", module.bias = false',
+        'module.how = "another", module.bias = false, sizes 2 -> 33, 3 -> 34, memory transposed',
         '{ args = [1], kwargs = { how = "another", bias = false } }',
     ),
     "WrongInEvaluation": ("module.train = false", "{ args = [1], train = false }"),
@@ -457,10 +468,9 @@ def test_forward_mode_is_looked_at_as_well_where_it_is_claimed(tmp_path, dtype):
 
 @BOTH
 def test_pairs_are_tried_if_the_project_is_thorough(tmp_path, dtype):
-    assert outcome_of(tmp_path, "wrong_for_pairs", dtype).outcome == "passed"
-    found = outcome_of(tmp_path, "wrong_for_pairs", dtype, derive="thorough")
+    assert outcome_of(tmp_path, "wrong_for_rows_of_one", dtype).outcome == "passed"
+    found = outcome_of(tmp_path, "wrong_for_rows_of_one", dtype, derive="thorough")
     assert found.outcome == "failed"
-    assert "flip = true" in found.reason
 
 
 @pytest.mark.parametrize("derive", ["standard", "thorough"])
@@ -573,6 +583,14 @@ def test_what_the_root_of_a_check_objects_to_at_a_derived_sample_counts(tmp_path
     found = outcome_of(tmp_path, "unsteady_beyond_16", dtype)
     assert found.outcome == "failed"
     assert found.reason.startswith("derived: sizes 2 -> 17, 3 -> 18: nondeterminism: ")
+
+
+@BOTH
+def test_memory_that_is_never_written_is_found_whatever_it_holds(tmp_path, dtype):
+    keys = "supports = { forward_ad = false, second_order = false }"
+    found = outcome_of(tmp_path, "written_to_16", dtype, keys=keys)
+    assert found.outcome == "failed"
+    assert outcome_of(tmp_path, "written_to_the_end", dtype, keys=keys).outcome == "passed"
 
 
 @BOTH

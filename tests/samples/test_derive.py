@@ -226,7 +226,7 @@ def test_keywords_of_the_sample_and_defaults_of_the_signature(sample_of):
     assert {what: one.sample.kwargs for what, one in found.items()} == {
         "flag = false": {"flag": False, "beta": 2.0, "dim": 0},
         "beta = 6.0": {"flag": True, "beta": 6.0, "dim": 0},
-        "beta = 6.0, elements 0, 12": {"flag": True, "beta": 6.0, "dim": 0},
+        "beta = 6.0, elements 0, 12, -13": {"flag": True, "beta": 6.0, "dim": 0},
         "dim = 1": {"flag": True, "beta": 2.0, "dim": 1},
         "dim = -1": {"flag": True, "beta": 2.0, "dim": -1},
         "other = true": {"flag": True, "beta": 2.0, "dim": 0, "other": True},
@@ -251,7 +251,7 @@ def test_keywords_have_the_values_that_others_pass(sample_of):
     assert found == {
         'how = "mean"': {"how": "mean"},
         "p = 2": {"how": "sum", "p": 2},
-        "p = 2, elements 0, 12": {"how": "sum", "p": 2},
+        "p = 2, elements 0, 12, -13": {"how": "sum", "p": 2},
         'how = "mean", p = 2': {"how": "mean", "p": 2},
     }
 
@@ -313,8 +313,8 @@ def test_of_a_module_the_keywords_of_its_constructor_vary_too(sample_of):
 def test_numbers_vary_where_nothing_is_said_of_them(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }, { shape = [3], low = 0 }], vary = ['value'] }")
     found = varied(sample)
-    assert [*found] == ["tensor 0 = 0", BOTH_SIGNS, "elements 0, 12"]
-    together = found["elements 0, 12"]
+    assert [*found] == ["tensor 0 = 0", BOTH_SIGNS, "elements 0, 12, -13"]
+    together = found["elements 0, 12, -13"]
     assert together.sample.toml() == "{ args = [{ shape = [2], contains = [0.0, 12.0] }, { shape = [3], low = 0.0 }] }"
     alone = [one.what for one in together.apart()]
     assert alone == [f"an element of tensor 0 = {number:g}" for number in ELEMENTS]
@@ -330,11 +330,13 @@ def test_numbers_vary_where_nothing_is_said_of_them(sample_of):
 def test_elements_are_in_other_places_of_each_tensor(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }, { shape = [3] }, { shape = [] }], vary = ['value'] }")
     assert "an element of tensor 2 = 12" in varied(sample)  # there is room for one only
-    assert varied(sample)["elements 0, 12"].sample.toml() == (
-        "{ args = [{ shape = [2], contains = [0.0, 12.0] }, { shape = [3], contains = [12.0, 0.0] }, { shape = [] }] }"
+    assert varied(sample)["elements 0, 12, -13"].sample.toml() == (
+        "{ args = [{ shape = [2], contains = [0.0, 12.0] }, { shape = [3], contains = [12.0, -13.0, 0.0] }, "
+        "{ shape = [] }] }"
     )
     scalar = varied(sample_of("{ args = [{ shape = [] }], vary = ['value'] }"))
-    assert [*scalar] == [*(f"tensor 0 = {number}" for number in (0, 1000, -1000)), "an element of tensor 0 = 12"]
+    alone = [f"an element of tensor 0 = {number}" for number in (12, -13)]
+    assert [*scalar] == [*(f"tensor 0 = {number}" for number in (0, 1000, -1000)), *alone]
 
 
 def test_numbers_move_across_a_half_unless_they_are_tiny(sample_of):
@@ -413,7 +415,7 @@ def test_values_become_simple_and_go_where_they_do_not_matter(sample_of):
 
 def test_an_element_becomes_simple_and_goes_where_it_does_not_matter(sample_of):
     sample = sample_of("{ args = [{ shape = [2] }] }")
-    one = varied(sample)["elements 0, 12"]
+    one = varied(sample)["elements 0, 12, -13"]
 
     def look(other):
         return "backward" if max(other.tensors[0].contains or (0,)) > 10 else "hold"

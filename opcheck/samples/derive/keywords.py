@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, islice
 from typing import Any
 
 from opcheck.samples.derive.change import Derived, Keywords, Scope, rank_of
+from opcheck.samples.derive.layouts import with_layout
+from opcheck.samples.derive.sizes import beyond_a_block
 from opcheck.samples.derive.values import elements_of_all, numbers_in
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
@@ -28,45 +30,70 @@ UNVARIED = ("inplace", "in_place", "out", "training", "train", "use_input_stats"
 def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield samples with another value of one keyword: of the sample, of the signature, or of other samples only.
 
-    Then yield a sample with other values of all of them, since code that depends on two keywords is rarely tested. If
-    the operator refuses it, two keywords are changed at once. Positional arguments are varied like keywords. For a
-    module, do the same for the keywords of its constructor, then yield evaluation mode.
+    Then yield a larger sample in other memory with other values of all of them, since code that depends on two of these
+    is rarely tested. If the operator refuses it, memory and then sizes stay, and two keywords are changed at once.
+    Positional arguments are varied like keywords. For a module, do the same for the keywords of its constructor, then
+    yield evaluation mode.
     """
-    rank, large = rank_of(sample), elements_of_all(sample, scope)
+    rank = rank_of(sample)
     positional = tuple(scope.call.positional[: len(sample.args)])
     written = {**dict(zip(positional, sample.args, strict=False)), **sample.kwargs}
     changes = _changes(written, _with_indices(scope.call, sample), scope, rank)
-    yield from _changed(sample, large, changes, partial(_called, positional))
+    yield from _changed(sample, scope, [*changes], partial(_called, positional))
     construction = sample.module or scope.module
     if construction is not None and scope.constructor is not None:
         changes = _changes(construction.kwargs, scope.constructor, scope, rank)
-        yield from _changed(sample, large, changes, partial(_constructed, construction), "module.")
+        yield from _changed(sample, scope, [*changes], partial(_constructed, construction), "module.")
         if construction.train:
             own = construction.model_copy(update={"train": False})
             yield Derived("module.train = false", replace(sample, module=own))
 
 
-def _changed(
-    sample: Sample,
-    large: Derived | None,
-    changes: Iterable[dict[str, Any]],
-    change: Callable[[Sample, dict[str, Any]], Sample],
-    prefix: str = "",
-) -> Iterator[Derived]:
-    """Yield a sample with each of several changes of keywords.
+Change = Callable[[Sample, Mapping[str, Any]], Sample]
+"""Returns a sample with keywords changed."""
 
-    large: the sample with large elements. A change of a single number is made to it, too, since the number may be, or
-        scale, a threshold.
+
+def _changed(
+    sample: Sample, scope: Scope, changes: Sequence[tuple[str, Any]], change: Change, prefix: str = ""
+) -> Iterator[Derived]:
+    """Yield a sample with each of several changes of a keyword, then a larger one with the first change of each.
+
+    A change of a number is also made to the sample with large elements, since the number may be, or scale, a threshold.
     """
-    for each in changes:
-        words = ", ".join(f"{prefix}{name} = {render(value)}" for name, value in each.items())
-        pairs = [dict(pair) for pair in combinations(each.items(), 2)] if len(each) > 2 else []
-        fewer = partial(_changed, sample, None, pairs, change, prefix)
-        yield Derived(words, change(sample, each), apart=fewer, smaller=fewer)
-        (name, value), *others = each.items()
+    large = elements_of_all(sample, scope)
+    firsts: dict[str, Any] = {}
+    for name, value in changes:
+        firsts.setdefault(name, value)
+        one = _with_keywords(sample, {name: value}, change, prefix)
+        yield one
         is_number = type(value) in (int, float) and not name.endswith(INDEX) and not is_dim(name)
-        if is_number and not others and large is not None:
-            yield Derived(f"{words}, {large.what}", change(large.unnamed, each))
+        if is_number and large is not None:
+            yield Derived(f"{one.what}, {large.what}", change(large.unnamed, {name: value}))
+    others = [_with_keywords(sample, firsts, change, prefix)] if len(firsts) > 1 else []
+    for larger in _larger(sample, scope) if firsts else ():
+        one, fewer = _with_keywords(larger.unnamed, firsts, change, prefix), partial(iter, others)
+        others = [Derived(f"{one.what}, {larger.what}", one.unnamed, apart=fewer, smaller=fewer)]
+    yield from others
+
+
+def _larger(sample: Sample, scope: Scope) -> Iterator[Derived]:
+    """Yield a sample with larger sizes, then with transposed memory too, as far as the sample varies these."""
+    larger = beyond_a_block(sample, scope) if "size" in sample.vary else None
+    if larger is not None:
+        yield larger
+        for laid_out in with_layout(larger.unnamed, "transposed") if "layout" in sample.vary else ():
+            yield Derived(f"{larger.what}, {laid_out.what}", laid_out.unnamed)
+
+
+def _with_keywords(sample: Sample, changes: Mapping[str, Any], change: Change, prefix: str) -> Derived:
+    """Return a sample with keywords changed; if it is refused or too large, with two of them at once."""
+    pairs = [dict(pair) for pair in combinations(changes.items(), 2)] if len(changes) > 2 else []
+
+    def fewer() -> Iterator[Derived]:
+        yield from (_with_keywords(sample, pair, change, prefix) for pair in pairs)
+
+    words = ", ".join(f"{prefix}{name} = {render(value)}" for name, value in changes.items())
+    return Derived(words, change(sample, changes), apart=fewer, smaller=fewer)
 
 
 def _called(positional: Sequence[str], sample: Sample, changes: Mapping[str, Any]) -> Sample:
@@ -78,7 +105,8 @@ def _called(positional: Sequence[str], sample: Sample, changes: Mapping[str, Any
 
 
 def _constructed(construction: Construction, sample: Sample, changes: Mapping[str, Any]) -> Sample:
-    own = construction.model_copy(update={"kwargs": {**construction.kwargs, **changes}})
+    written = sample.module or construction
+    own = written.model_copy(update={"kwargs": {**written.kwargs, **changes}})
     return replace(sample, module=own)
 
 
@@ -90,22 +118,14 @@ def _with_indices(keywords: Keywords, sample: Sample) -> Keywords:
     return replace(keywords, choices={**keywords.choices, **choices})
 
 
-def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope, rank: int) -> Iterator[dict[str, Any]]:
-    """Yield the changes of keywords: one keyword at a time, then all at once.
-
-    rank: the largest number of dims of a tensor.
-    """
+def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope, rank: int) -> Iterator[tuple[str, Any]]:
+    """Yield each keyword with each other value of it. rank: the largest number of dims of a tensor."""
     own = {**keywords.defaults, **written}
-    firsts: dict[str, Any] = {}
     for name in dict.fromkeys((*own, *keywords.choices)):
         is_optional = keywords.defaults.get(name, UNSET) is None and written.get(name) not in (None, NONE)
         choices = (*keywords.choices.get(name, ()), *([NONE] if is_optional else []))
-        others = [] if name in UNVARIED else list(_others(name, own, choices, scope, rank))
-        for other in others:
-            firsts.setdefault(name, other)
-            yield {name: other}
-    if len(firsts) > 1:
-        yield firsts
+        for other in () if name in UNVARIED else _others(name, own, choices, scope, rank):
+            yield name, other
 
 
 def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Scope, rank: int) -> Iterator[Any]:

@@ -25,8 +25,14 @@ LAYOUTS: dict[str, tuple[Callable[[Tensor], bool], dict[str, Any]]] = {
 
 def by_layout(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield samples in which all tensors that are contiguous as written, and can have a layout, have it."""
-    for what, (fits, says) in LAYOUTS.items():
-        plain = (one for one in sample.tensors if one.memory == "contiguous" and not (one.conj or one.neg))
-        recipes = list(filter(fits, plain))
-        if recipes:
-            yield Derived(f"memory {what}", with_some(sample, recipes, **says))
+    for what in LAYOUTS:
+        yield from with_layout(sample, what)
+
+
+def with_layout(sample: Sample, what: str) -> Iterator[Derived]:
+    """Yield a sample with one of `LAYOUTS`, unless no tensor can have it."""
+    fits, says = LAYOUTS[what]
+    plain = (one for one in sample.tensors if one.memory == "contiguous" and not (one.conj or one.neg))
+    recipes = list(filter(fits, plain))
+    if recipes:
+        yield Derived(f"memory {what}", with_some(sample, recipes, **says))

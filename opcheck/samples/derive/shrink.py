@@ -1,4 +1,4 @@
-"""Reduces a derived sample that fails to the smallest one that still fails: sizes, then values, then keywords."""
+"""Reduces a derived sample that fails to the smallest one that still fails: sizes, then memory, values and keywords."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from opcheck.samples.derive.change import Derived, has_indices, with_one
+from opcheck.samples.derive.change import Derived, changed, has_indices, updated, with_one
 from opcheck.samples.derive.sizes import lowered, resized, symbols
 from opcheck.spec.library import Sample
 from opcheck.spec.recipe import Tensor
@@ -55,9 +55,18 @@ def _smaller(sample: Sample, written: Sample, look: Look, wrong: str) -> tuple[S
     for symbol in sorted(symbols(sample), reverse=True):
         least = max((size for size in symbols(written) if size <= symbol), default=1) if has_indices(sample) else 1
         size, holds_below = _least_size(sample, symbol, least, look, wrong)
-        sample = resized(sample, {symbol: size})
+        sample = _resized(sample, symbol, size)
         words += [f"a size of {size - 1} holds where {size} fails"] if holds_below and size > 2 else []
     return _untied(sample, written, look, wrong), words
+
+
+def _resized(sample: Sample, symbol: int, size: int) -> Sample:
+    """Return a sample with another size, and with as many special elements as fit."""
+
+    def fitting(recipe: Tensor) -> Tensor:
+        return updated(recipe, contains=recipe.contains[: recipe.numel]) if recipe.contains else recipe
+
+    return changed(resized(sample, {symbol: size}), fitting)
 
 
 def _least_size(sample: Sample, symbol: int, least: int, look: Look, wrong: str) -> tuple[int, bool]:
@@ -65,7 +74,7 @@ def _least_size(sample: Sample, symbol: int, least: int, look: Look, wrong: str)
     answers: dict[int, str] = {}
 
     def fails(size: int) -> bool:
-        answers[size] = look(resized(sample, {symbol: size}))
+        answers[size] = look(_resized(sample, symbol, size))
         return answers[size] == wrong
 
     few = min(symbol, ONE_BY_ONE)
@@ -91,9 +100,9 @@ def _untied(sample: Sample, written: Sample, look: Look, wrong: str) -> Sample:
 
 
 def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
-    """Return the sample with random or simpler values instead of special ones, and facts about them for a message."""
+    """Return the sample with simpler memory and random or simpler values, and facts about the values for a message."""
     words = []
-    for number, simple in product(range(len(sample.tensors)), (_filled_simpler, _elements_simpler)):
+    for number, simple in product(range(len(sample.tensors)), (_contiguous, _filled_simpler, _elements_simpler)):
         last = ""
         for own, keys in simple(sample.tensors[number]):
             simpler = with_one(sample, sample.tensors[number], **keys)
@@ -108,6 +117,12 @@ def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]
 
 Simpler = Iterator[tuple[float | None, dict[str, Any]]]
 """Changes of a recipe: each a number (None: random values), and the keys to update."""
+
+
+def _contiguous(recipe: Tensor) -> Simpler:
+    """Yield the change of a tensor to contiguous memory."""
+    if recipe.memory != "contiguous":
+        yield None, {"memory": None}
 
 
 def _filled_simpler(recipe: Tensor) -> Simpler:

@@ -112,12 +112,12 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     A large size is also reduced by one and to half. By default, the sizes that are set all at once are set one by one
     only if that sample is refused or too large.
     """
-    own, grows = sorted(symbols(sample)), has_indices(sample)
+    own = sorted(symbols(sample))
     together = (TOGETHER if scope.is_thorough else TOGETHER[:1]) if len(own) > 1 else ()
     alone = [size for size in scope.sizes if scope.is_thorough or size not in together]
     yield from _alone(sample, product(own, (size for size in alone if size < TOGETHER[0])), scope)
     for first in together:
-        sizes = {symbol: max(first, symbol * grows) + index for index, symbol in enumerate(own)}
+        sizes = _together(sample, first)
         instead = None if scope.is_thorough else partial(_alone, sample, sizes.items(), scope)
         yield from _changed(sample, sizes, scope, instead)
     for symbol in own:
@@ -137,6 +137,26 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     for symbol in own:
         yield from _oblong(sample, symbol)
     yield from _longer(sample)
+
+
+def _together(sample: Sample, first: int) -> dict[int, int]:
+    """Return a new size for each size of a sample: `first`, then larger ones. None is reduced if there are indices."""
+    grows = has_indices(sample)
+    return {symbol: max(first, symbol * grows) + index for index, symbol in enumerate(sorted(symbols(sample)))}
+
+
+def beyond_a_block(sample: Sample, scope: Scope) -> Derived | None:
+    """Return a sample with all sizes changed at once, also in the constructor of the module; None if it has none."""
+    first = TOGETHER[rank_of(sample) < 3]  # a block may be larger, if the sample does not become too large
+    sizes, module = _together(sample, first), sample.module or scope.module
+    larger = _with_sizes(sample, sizes)
+    if module is not None and _constructed(module, sizes) != module:
+        larger = replace(larger, module=_constructed(module, sizes))
+    return Derived(_in_words(sizes), larger) if sizes else None
+
+
+def _in_words(sizes: Mapping[int, int]) -> str:
+    return f"size{'s' * (len(sizes) > 1)} {', '.join(f'{old} -> {new}' for old, new in sizes.items())}"
 
 
 def _longer(sample: Sample) -> Iterator[Derived]:
@@ -208,7 +228,7 @@ def _changed(
     instead: the samples to try if the first is refused or too large. Default: change one occurrence of the size at a
         time if it is refused, and use smaller sizes if it is too large.
     """
-    what = f"size{'s' * (len(sizes) > 1)} {', '.join(f'{old} -> {new}' for old, new in sizes.items())}"
+    what = _in_words(sizes)
     apart = instead or partial(_place_by_place, sample, sizes, what)
     yield Derived(what, _with_sizes(sample, sizes), apart, instead or partial(_smaller, sample, sizes, scope))
     module = sample.module or scope.module

@@ -16,8 +16,10 @@ NUMBERS = (0.0, 1.0, -1.0, 12.0, 30.0, -30.0, 1e3, -1e3, 1e-30, 5e-310)
 FEW_NUMBERS = (0.0,)
 """The numbers to fill tensors with by default, besides `LARGE` of both signs."""
 LARGE = 1e3
-ELEMENTS = (0.0, 12.0)
-"""The numbers to set elements to by default. For larger ones, results of functions such as exp are inconclusive."""
+ELEMENTS = (0.0, 12.0, -13.0)
+"""The numbers to set elements to by default, as many as fit. For larger ones, results of functions such as exp are
+inconclusive. They do not cancel.
+"""
 REPEATED = 33
 """The minimum length to which tensors of integers are repeated."""
 SMALLER = {LARGE: 30.0, -LARGE: -30.0}
@@ -40,20 +42,22 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
     together = elements_of_all(sample, scope)
     if together is not None:
         yield together
-    alone = [(number, recipe) for number, recipe in free if scope.is_thorough or recipe.numel < len(ELEMENTS)]
+    alone = [(number, recipe) for number, recipe in free if scope.is_thorough or recipe.numel == 1]
     yield from _with_elements(sample, alone, scope)
 
 
 def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
     """Return a sample with special elements in all tensors that are large enough, at different places; else None."""
-    wide = [(number, recipe) for number, recipe in _free(sample) if recipe.numel >= len(ELEMENTS)]
+    wide = [(number, recipe) for number, recipe in _free(sample) if recipe.numel > 1]
     if not wide:
         return None
     turns = {id(recipe): number % len(ELEMENTS) for number, recipe in wide}
 
     def contained(recipe: Tensor) -> Tensor:
         turn = turns.get(id(recipe))
-        return recipe if turn is None else updated(recipe, contains=ELEMENTS[turn:] + ELEMENTS[:turn])
+        return (
+            recipe if turn is None else updated(recipe, contains=(*ELEMENTS[turn:], *ELEMENTS[:turn])[: recipe.numel])
+        )
 
     alone = partial(_with_elements, sample, [] if scope.is_thorough else wide, scope)  # thorough: by_value yields them
     return Derived(f"elements {', '.join(f'{one:g}' for one in ELEMENTS)}", changed(sample, contained), alone, alone)
