@@ -114,6 +114,16 @@ def test_a_random_operator_is_not_the_first_to_draw(verdict_of, name, expected, 
     assert verdict_of(f"operators.{name}", "backward", dtype, keys=keys).outcome == expected
 
 
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "expected"), [("restores_the_generator", "passed"), ("sets_the_generator_back", "failed")]
+)
+def test_backward_of_a_random_operator_does_not_seed(verdict_of, name, expected, dtype):
+    outcome = verdict_of(f"operators.side_effects.{name}", "purity", dtype, keys=f"{NO_FORWARD}\nreseed = true")
+    assert outcome.outcome == expected
+    assert expected == "passed" or outcome.reason.startswith("purity: backward seeds torch's global random generator")
+
+
 def test_a_random_operator_without_reseed_fails(verdict_of):
     assert verdict_of("operators.faulty.random", "backward").outcome == "failed"
 

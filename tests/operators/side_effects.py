@@ -203,6 +203,33 @@ def swaps_its_inputs(x, y):
     return z
 
 
+class RandomTimes(torch.autograd.Function):
+    """x times random numbers, which backward draws again from the state of the generator in forward."""
+
+    @staticmethod
+    def forward(ctx, x, restores):
+        ctx.state, ctx.restores = torch.get_rng_state(), restores
+        return x * torch.rand(x.shape)
+
+    @staticmethod
+    def backward(ctx, v):
+        before = torch.get_rng_state()
+        torch.set_rng_state(ctx.state)
+        gradient = v * torch.rand(v.shape)
+        if ctx.restores:
+            torch.set_rng_state(before)
+        return gradient, None
+
+
+def restores_the_generator(x):
+    return RandomTimes.apply(x, True)
+
+
+def sets_the_generator_back(x):
+    """Wrong: later numbers repeat those that were drawn after forward."""
+    return RandomTimes.apply(x, False)
+
+
 ONE = {
     function.__name__: function
     for function in (
