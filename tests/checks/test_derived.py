@@ -586,6 +586,15 @@ def test_what_the_root_of_a_check_objects_to_at_a_derived_sample_counts(tmp_path
 
 
 @BOTH
+def test_sizes_of_which_one_is_twice_the_other_grow_together(tmp_path, dtype):
+    samples = "samples = [{ args = [{ shape = [3, 4] }, { shape = [3, 2], grad = false }] }]"
+    keys = "supports = { forward_ad = false }"
+    found = outcome_of(tmp_path, "wrong_for_long_halves", dtype, samples, keys)
+    assert found.reason.startswith("derived: sizes 2 -> 34, 3 -> 51, 4 -> 68: backward: ")
+    assert outcome_of(tmp_path, "rotated", dtype, samples, keys).outcome == "passed"
+
+
+@BOTH
 def test_memory_that_is_never_written_is_found_whatever_it_holds(tmp_path, dtype):
     keys = "supports = { forward_ad = false, second_order = false }"
     found = outcome_of(tmp_path, "written_to_16", dtype, keys=keys)

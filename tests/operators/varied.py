@@ -318,6 +318,32 @@ def wrong_if_flipped_and_transposed(x, flip: bool = False):
     return squared(-x if flip else x, flip and not x.is_contiguous())
 
 
+class Rotated(torch.autograd.Function):
+    """Pairs of numbers (a, b), in the halves of the rows of x, each turned by an angle."""
+
+    @staticmethod
+    def forward(ctx, x, angle, wrong):
+        ctx.save_for_backward(angle)
+        ctx.wrong = wrong
+        a, b = x.split(angle.shape[-1], -1)
+        return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+
+    @staticmethod
+    def backward(ctx, v):
+        (angle,) = ctx.saved_tensors
+        a, b = v.split(angle.shape[-1], -1)
+        c, s = angle.cos().conj(), (-angle.sin() if ctx.wrong else angle.sin()).conj()
+        return torch.cat([a * c + b * s, -a * s + b * c], -1), None, None
+
+
+def rotated(x, angle):
+    return Rotated.apply(x, angle, False)
+
+
+def wrong_for_long_halves(x, angle):
+    return Rotated.apply(x, angle, angle.shape[-1] > 16)
+
+
 def wrong_for_one_negative(x):
     """As of a branch for numbers below -10 that a sum over a tensor of large ones does not show."""
     return squared(x, bool(((x.real < -10) & (x.real > -100)).any()))

@@ -54,10 +54,12 @@ def test_a_size_is_one_symbol_wherever_it_occurs(sample_of):
         "size 3 -> 17": [(4, 17), (17, 5)],
         "size 4 -> 18": [(18, 3), (3, 5)],
         "size 5 -> 19": [(4, 3), (3, 19)],
+        "sizes 3 -> 51, 4 -> 68, 5 -> 85": [(68, 51), (51, 85)],
     }
     more = varied(sample, is_thorough=True)
     assert {f"size 4 -> {size}" for size in SIZES} <= set(more)
-    assert not [*more["sizes 3 -> 17, 4 -> 18, 5 -> 19"].apart()]  # they are tried anyway
+    (multiplied,) = more["sizes 3 -> 17, 4 -> 18, 5 -> 19"].apart()  # single sizes are tried anyway
+    assert multiplied.what == "sizes 3 -> 51, 4 -> 68, 5 -> 85"
 
 
 def test_changes_of_several_samples_are_shared_out(sample_of):

@@ -44,6 +44,8 @@ ONE_DIM = ((1,), (2,))
 """The choices of a single leading dim."""
 TOGETHER = (17, 33)
 """If all sizes of a sample change at once, the first size. Each further size is larger by one."""
+MULTIPLES = (5, 17)
+"""The number to multiply all sizes by, in samples with three dims or more and with fewer."""
 
 
 def symbols(sample: Sample) -> set[int]:
@@ -110,7 +112,8 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield samples with one size changed, with all sizes changed at once, and with a longer last dim.
 
     A large size is also reduced by one and to half. By default, the sizes that are set all at once are set one by one
-    only if that sample is refused or too large.
+    only if that sample is refused or too large. If it is refused, all are also multiplied by one number, since one size
+    may have to be a multiple of another.
     """
     own = sorted(symbols(sample))
     together = (TOGETHER if scope.is_thorough else TOGETHER[:1]) if len(own) > 1 else ()
@@ -118,8 +121,8 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     yield from _alone(sample, product(own, (size for size in alone if size < TOGETHER[0])), scope)
     for first in together:
         sizes = _together(sample, first)
-        instead = None if scope.is_thorough else partial(_alone, sample, sizes.items(), scope)
-        yield from _changed(sample, sizes, scope, instead)
+        smaller = None if scope.is_thorough else partial(_alone, sample, sizes.items(), scope)
+        yield from _changed(sample, sizes, scope, partial(_apart, sample, sizes, scope), smaller)
     for symbol in own:
         if symbol > LARGE:
             yield from _alone(sample, [(symbol, symbol - 1), (symbol, symbol // 2)], scope)
@@ -137,6 +140,13 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     for symbol in own:
         yield from _oblong(sample, symbol)
     yield from _longer(sample)
+
+
+def _apart(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Iterator[Derived]:
+    """Yield samples with each size changed alone unless thorough, then one with all sizes multiplied by a number."""
+    yield from _alone(sample, () if scope.is_thorough else sizes.items(), scope)
+    factor = MULTIPLES[rank_of(sample) < 3]
+    yield from _changed(sample, {symbol: factor * symbol for symbol in sizes}, scope, tuple, tuple)
 
 
 def _together(sample: Sample, first: int) -> dict[int, int]:
@@ -221,16 +231,20 @@ def _alone(sample: Sample, sizes: Iterable[tuple[int, int]], scope: Scope) -> It
 
 
 def _changed(
-    sample: Sample, sizes: Mapping[int, int], scope: Scope, instead: Others | None = None
+    sample: Sample,
+    sizes: Mapping[int, int],
+    scope: Scope,
+    apart: Others | None = None,
+    smaller: Others | None = None,
 ) -> Iterator[Derived]:
     """Yield a sample with sizes changed; then one in which they are also changed in the constructor of the module.
 
-    instead: the samples to try if the first is refused or too large. Default: change one occurrence of the size at a
-        time if it is refused, and use smaller sizes if it is too large.
+    apart: the samples to try if the first is refused. Default: change one occurrence of the size at a time.
+    smaller: the samples to try if the first is too large. Default: use smaller sizes.
     """
     what = _in_words(sizes)
-    apart = instead or partial(_place_by_place, sample, sizes, what)
-    yield Derived(what, _with_sizes(sample, sizes), apart, instead or partial(_smaller, sample, sizes, scope))
+    apart = apart or partial(_place_by_place, sample, sizes, what)
+    yield Derived(what, _with_sizes(sample, sizes), apart, smaller or partial(_smaller, sample, sizes, scope))
     module = sample.module or scope.module
     is_possible = 0 < min(sizes.values()) <= max(sizes.values()) <= CONSTRUCTED
     if module is not None and is_possible and _constructed(module, sizes) != module:
