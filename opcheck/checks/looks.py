@@ -213,9 +213,10 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
         if not comparison.holds_closely:
             # The differences of a random function do not converge. Those of a function that reads memory between
             # elements do, but its values at copies differ.
-            if _agree(_at_copies(along), along.value) and comparison.is_settled:
+            is_repeated = _agree(_at_copies(along), along.value)
+            if is_repeated and comparison.is_settled:
                 return Look(check)
-            if not comparison.has_kink and _differs_by_chance(subject):
+            if not (is_repeated and comparison.has_kink) and _differs_by_chance(subject):
                 return Look("chance", BY_CHANCE)
             is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.isfinite().all())
             return Look("untold", f"{check} is nan at a kink" if is_nan else "")
