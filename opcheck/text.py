@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable
 from hashlib import sha256
@@ -13,6 +14,9 @@ MOST = 1000
 
 ROOM = 50
 """The number of characters reserved for the note on how many were left out."""
+
+IN_TORCHSCRIPT = re.compile(r"\AThe following operation failed in the TorchScript interpreter\..*^\w+: ", re.S | re.M)
+"""The pattern of the traceback with which a message of TorchScript begins."""
 
 
 def well_formed(text: str) -> str:
@@ -56,9 +60,11 @@ def class_of(value: Any) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the class and message of an exception as one line, shortened in the middle. Works if `__str__` raises."""
-    text = " ".join(message_of(error).split())
-    # The end is kept: a message of TorchScript begins with the location, and ends with the error.
+    """Return the class and message of an exception as one line, shortened in the middle. Works if `__str__` raises.
+
+    Of an exception in TorchScript, the message is the last line, without the traceback before it.
+    """
+    text = " ".join(IN_TORCHSCRIPT.sub("", message_of(error)).split())
     return shortened(f"{class_of(error)}: {text}" if text else class_of(error), 500, 200)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from opcheck.text import class_of, message_of, one_line, printable, separated, shortened, well_formed, with_more
 
@@ -117,6 +118,17 @@ def test_an_exception_is_one_line():
 
 def test_an_exception_without_a_message_is_one_line_all_the_same():
     assert one_line(Mute()) == "Mute: (the message is unavailable: __str__ raised Mute)"
+
+
+def test_an_exception_in_torchscript_is_what_its_last_line_says():
+    @torch.jit.script
+    def first(x: torch.Tensor):
+        return x + torch.zeros(2)
+
+    with pytest.raises(RuntimeError) as caught:
+        first(torch.zeros(3))
+    begin = "RuntimeError: The size of tensor a (3) must match the size of tensor b (2)"
+    assert one_line(caught.value) == f"{begin} at non-singleton dimension 0"
 
 
 def test_half_a_pair_of_surrogates_is_shown_as_its_escape():
