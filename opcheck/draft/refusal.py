@@ -26,7 +26,7 @@ REFUSALS = re.compile(
     r"|once_differentiable|only (supports?|implemented|defined|differentiable|works)"
     r"|\bvmap: |functorch|functionaliz|data-dependent control flow|\.item\(\) on a Tensor"
     r"|batched tensors?|BatchedTensor"
-    r"|inside of (a )?vmap|randomness (error )?mode|doesn't have storage|level=\d"
+    r"|(inside of( a)?|under) vmap|randomness (error )?mode|doesn't have storage|level=\d"
 )
 """The pattern of refusals: there is no formula, kernel or rule, or torch.func cannot trace the code."""
 

@@ -178,6 +178,11 @@ def item(x: Tensor):
 
 
 @refusing("vmap")
+def data(x: Tensor):
+    return x * (1 + 0 * x.data.abs())
+
+
+@refusing("vmap")
 def nonzero(x: Tensor):
     return x[x > -99].exp().sum()
 
