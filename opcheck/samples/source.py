@@ -7,6 +7,7 @@ import keyword
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from pprint import pformat
@@ -120,12 +121,11 @@ class Source:
 
     def name(self, item: Any) -> str:
         """Return the dotted path of a function, a class or another named object. Raises Unwritable."""
-        module, name = getattr(item, "__module__", None) or "", getattr(item, "__qualname__", "")
-        try:
-            if reduce(getattr, name.split("."), sys.modules[module]) is item:
-                return self.path(f"{module}:{name}")
-        except (AttributeError, KeyError):
-            pass
+        own = getattr(item, "__module__", None) or "", getattr(item, "__qualname__", "")
+        for module, name in (own, ("torch", getattr(item, "__name__", ""))):  # functions of torch in C have no module
+            with suppress(AttributeError, KeyError):
+                if reduce(getattr, name.split("."), sys.modules[module]) is item:
+                    return self.path(f"{module}:{name}")
         raise Unwritable(f"an argument of the type {type(item).__name__} has no literal")
 
     def path(self, path: str) -> str:

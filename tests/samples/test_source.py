@@ -66,7 +66,8 @@ def source():
 @pytest.mark.parametrize(
     "item",
     [None, True, 2, 0.5, 1j, "a'b", ..., slice(1, None, 2), [1, (2,)], {"a": [3]}, math.inf, torch.float32,
-     torch.strided, torch.channels_last, torch.device("cpu"), Color.RED, math.sqrt, torch.nn.functional.relu],
+     torch.strided, torch.channels_last, torch.device("cpu"), Color.RED, math.sqrt, torch.nn.functional.relu,
+     torch.tanh],
 )  # fmt: skip
 def test_an_argument_is_the_same_again(source, item):
     code = source.expression(item)
