@@ -205,12 +205,14 @@ class Author:
     def _reproduce(self) -> None:
         """Print the first failure of some operators as a script in plain torch."""
         first = {record["operator"]: record["id"] for record in reversed(self._recorded("failed"))}
-        failures = [(draft, first[draft.name]) for draft in self.drafts if draft.name in first]
-        answers = self._apart(partial(reproduced, workplace=self.workplace), failures[:MOST_REPRODUCED])
-        for (_, name), script in zip(failures, answers, strict=False):
+        failures = [(draft, first[draft.name]) for draft in self.drafts if draft.name in first][:MOST_REPRODUCED]
+        answers = self._apart(partial(reproduced, workplace=self.workplace), failures)
+        found = False
+        for (_, name), script in zip(failures, answers, strict=True):
             if script and not isinstance(script, Ended):
                 self.say(f"{name}, in plain torch, without opcheck:", "", *script.splitlines(), "")
-        if failures:
+                found = True
+        if found:
             self.say(f"all failures in plain torch: opcheck run --repro {shlex.quote(shown(self.file))}")
 
     def _wrong(self) -> list[str]:

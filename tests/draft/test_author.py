@@ -1,8 +1,12 @@
 """What a draft says of failures: one line for each thing that goes wrong."""
 
+import pytest
+
 from opcheck.checks.jacobian.compare import REMEDY
 from opcheck.draft.author import Author, lines_of
+from opcheck.draft.draft import Draft
 from opcheck.draft.workplace import Trial, Workplace
+from opcheck.running.own_process import Ended
 from opcheck.settings import Settings
 
 
@@ -41,6 +45,16 @@ def test_a_gradient_may_be_meant_to_differ_from_the_derivative(tmp_path):
         author.trials = [Trial("f", records={"f": record("backward", reason)})]
         author.report(interrupted=True)
     assert said.count(REMEDY) == 1
+
+
+@pytest.mark.parametrize(("script", "promised"), [("", False), ("import torch", True), (Ended("it is late"), False)])
+def test_scripts_are_promised_where_there_is_one(tmp_path, monkeypatch, script, promised):
+    said = []
+    author = Author("f", tmp_path, Settings(), Workplace(Settings(), 1.0), 1, lambda *lines: said.extend(lines))
+    author.trials = [Trial("f", draft=Draft("f", [{}]), records={"f": record("backward", "backward: wrong", "f")})]
+    monkeypatch.setattr(author, "_apart", lambda *_: iter([script]))
+    assert author.report() == 1
+    assert any("all failures in plain torch" in line for line in said) == promised
 
 
 def test_an_exception_comes_first_in_its_line():
