@@ -126,8 +126,8 @@ class Caller:
 
     @property
     def nearest(self) -> tuple[SampleData, Refused]:
-        """The refused call that got furthest."""
-        return max(self.refused, key=lambda one: one[1].depth, default=({}, Refused("")))
+        """The refused call that got furthest. A module that was called got further than one that was constructed."""
+        return max(self.refused, key=lambda one: (one[0].keys() != {"module"}, one[1].depth), default=({}, Refused("")))
 
     @property
     def untestable(self) -> int:

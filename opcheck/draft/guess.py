@@ -22,6 +22,8 @@ TOGETHER: dict[int, tuple[tuple[Shape, ...], ...]] = {
 UNIT_INTERVAL: SampleData = {"low": 0.1, "high": 0.9}
 DOMAINS: tuple[SampleData, ...] = ({}, UNIT_INTERVAL, {"low": 1.1, "high": 2.0})
 """Domains of the values: the default one, inside the unit interval, above 1."""
+NEAR_ZERO: SampleData = {"low": -0.5, "high": 0.5}
+"""A domain in which functions such as sparsemax take another branch."""
 
 MOST_CHOICES = 48
 MOST_SHAPES = 60
@@ -96,7 +98,7 @@ def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterat
     args = main["args"]
     tensors = [arg["shape"] for arg in args if isinstance(arg, dict) and "shape" in arg]
     if tensors:
-        yield [{**main, "args": list(map(_near_zero, args))}]
+        yield [{**main, "args": _within(NEAR_ZERO, args)}]
     shapes = [*tensors[:1], *(shape[-1:] for shape in tensors[:1]), *(shape[:1] for shape in tensors[1:2] if shape)]
     for parameter in parameters:
         if not parameter.required and parameter.name not in main.get("kwargs", {}):
@@ -107,9 +109,14 @@ def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterat
             yield [with_keyword(main, parameter.name, value) for value in options]
 
 
-def _near_zero(value: Data) -> Data:
-    """Return the recipe of a tensor with values near zero, where functions such as sparsemax take another branch."""
-    return {**value, "low": -0.5, "high": 0.5} if isinstance(value, dict) and value.keys() == {"shape"} else value
+def elsewhere(sample: SampleData) -> list[SampleData]:
+    """Return a sample with the values of its tensors in each of the other domains."""
+    return [_within(domain, sample) for domain in DOMAINS[1:]]
+
+
+def _within(domain: SampleData, data: Data) -> Data:
+    """Return TOML data with the values of each tensor of which only the shape is given in a domain."""
+    return mapped(lambda part: {**part, **domain} if is_tensor(part) and part.keys() == {"shape"} else part, data)
 
 
 def constructions(make: type[Module]) -> Iterator[SampleData]:

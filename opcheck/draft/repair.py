@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from opcheck.draft.data import LARGEST, Data, SampleData, Shape, is_tensor, mapped, places, replaced, with_keyword
-from opcheck.draft.parameters import TENSOR, Parameter, shapes_in
+from opcheck.draft.parameters import FUNCTIONS, TENSOR, Parameter, shapes_in
 
 RANKS = re.compile(
     r"\b(\d)[ -]?[dD]\b|\b(\d)[ -]?dim(?:ension(?:al|s)?)?\b|(?:ndim|dim\(\)|ndimension\(\)|\.shape\))\D{0,12}?(\d)\b"
@@ -57,9 +57,11 @@ WANTS_TENSOR = re.compile(
     r"must be (a )?(torch\.)?Tensor|not a (torch\.)?Tensor|value of type 'Tensor|'(int|float|list|bool)' object", re.I
 )
 WANTS_NUMBERS = re.compile(r"must be (a )?(tuple|list|sequence) of ints?\b|'NoneType' has no len")
+WANTS_FUNCTION = re.compile(r"object is not callable")
 INSTEAD: tuple[tuple[re.Pattern[str], tuple[type, ...], list[Data]], ...] = (
     (WANTS_TENSOR, (int, float), [{"shape": []}, {"shape": [2, 3]}, {"shape": [3]}]),
     (WANTS_NUMBERS, (int, float, dict), [[2], [2, 2], [2, 2, 2]]),
+    (WANTS_FUNCTION, (int, float, dict), FUNCTIONS),
 )
 """Words in errors about the type of a value, types that the value may have, and values to try in its place. Tensors are
 dicts."""

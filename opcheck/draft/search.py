@@ -16,7 +16,7 @@ from torch._library.custom_ops import CustomOpDef
 from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, RETURNED, Caller, Refused
 from opcheck.draft.data import SampleData
 from opcheck.draft.draft import Accepted, Draft
-from opcheck.draft.guess import constructions, first_samples, further_samples
+from opcheck.draft.guess import constructions, elsewhere, first_samples, further_samples
 from opcheck.draft.parameters import Parameter, parameters_of, parameters_of_constructor
 from opcheck.draft.recorder import examples
 from opcheck.draft.refusal import has_interpreter
@@ -174,11 +174,16 @@ class Search:
         yield from guesses
 
     def likeliest(self, parameters: Sequence[Parameter]) -> Accepted | None:
-        """Return the result of the first sample with conclusive derivatives; else of the first sample that works."""
+        """Return the result of the first sample with conclusive derivatives; else of the first sample that works.
+
+        That one is tried in other domains, too: its shapes are right, so other shapes and kinds are less likely.
+        """
         fallback: Accepted | None = None
         for number, attempt in enumerate(self.tries(self.guesses(parameters), self.caller.called, parameters)):
-            if attempt.requires_grad and attempt.is_conclusive:
-                return attempt
+            others = elsewhere(attempt.sample) if fallback is None else ()
+            for one in chain([attempt], self.tries(others, self.caller.called)):
+                if one.requires_grad and one.is_conclusive:
+                    return one
             fallback = fallback or attempt
             if number == MOST_WITHOUT_GRADIENT:
                 break

@@ -43,6 +43,7 @@ X = [Parameter("x", (TENSOR,), True), Parameter("context", (), False)]
         ([2, 2], "RuntimeError: it needs 4d (spatial) or 5d (volumetric) inputs", "", [2, 2, 2, 2]),
         ({"none": True}, "TypeError: 'size' must be tuple of ints, not NoneType", "", [2, 2]),
         ({"shape": [3]}, "RuntimeError: expected BoolTensor for mask", "", {"shape": [3], "dtype": "bool"}),
+        ({"shape": [3]}, "TypeError: 'Tensor' object is not callable", "", {"object": "torch.tanh"}),
         ({"tuple": [2, 2]}, "ValueError: not enough values to unpack (expected 3, got 2)", "", {"tuple": [2, 2, 2]}),
     ],
 )  # fmt: skip

@@ -69,6 +69,17 @@ class TestDrafts:
         (tensor,) = sample["args"]
         assert tensor["high"] < 1
 
+    def test_a_domain_without_a_clamp_is_preferred_to_an_argument_of_integers(self, monkeypatch):
+        def conformal(x, curvature):
+            return x / (1 + curvature * x * x).clamp_min(1e-15)
+
+        monkeypatch.setattr(modules, "conformal", conformal, raising=False)
+        monkeypatch.setattr(conformal, "__module__", "operators.modules")
+        found = search("operators.modules.conformal")
+        unit_interval = {"shape": [2, 3], "low": 0.1, "high": 0.9}
+        assert found.draft().samples == [{"args": [unit_interval, unit_interval]}]
+        assert found.caller.count < 5
+
     def test_a_call_whose_result_is_not_finite_got_further_than_one_that_raises(self, monkeypatch):
         def logged(x, y, *, k):
             assert x.shape == y.shape, "shapes differ"
@@ -199,6 +210,20 @@ class TestDrafts:
         monkeypatch.setattr(Strange, "forward", lambda self, x: x)
         why = refusal("operators.modules.Strange")
         assert why.startswith("no guess for the parameter config: dict; pass constructor arguments with --module")
+
+    def test_a_module_that_is_called_got_further_than_one_that_is_constructed(self, monkeypatch):
+        def init(self, first, second):
+            torch.nn.Module.__init__(self)
+            sum(one.numel() for one in [first])
+
+        def forward(self, x):
+            raise NotImplementedError("use a subclass")
+
+        monkeypatch.setattr(modules, "Strange", Strange, raising=False)
+        monkeypatch.setattr(Strange, "__module__", "operators.modules")
+        monkeypatch.setattr(Strange, "__init__", init)
+        monkeypatch.setattr(Strange, "forward", forward)
+        assert "raised NotImplementedError: use a subclass; pass" in refusal("operators.modules.Strange")
 
     def test_a_parameter_without_a_guess_is_named(self, monkeypatch):
         def read(x: torch.Tensor, config: Strange, path, kind): ...
