@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
@@ -60,7 +61,7 @@ def _operators_in(module: ModuleType) -> Iterator[tuple[str, Any]]:
             continue
         if not inspect.isclass(item) or issubclass(item, torch.nn.Module):
             yield name, item
-        elif is_function(item) and item.__name__ not in used:
+        elif is_function(item) and id(item) not in used:
             yield f"{name}.apply", item
 
 
@@ -71,33 +72,41 @@ def modules_in(target: str) -> list[str]:
     return [f"try a module in it: {', '.join(inside)}"] if inside else []
 
 
-def _used(module: ModuleType) -> set[str]:
-    """Return the names that functions and classes of a Python module use: their callees are tested with them."""
-    used: set[str] = set()
+def _used(module: ModuleType) -> set[int]:
+    """Return the ids of what functions and classes of a Python module use: their callees are tested with them."""
+    used: set[int] = set()
     for item in vars(module).values():
         if not (inspect.isclass(item) or inspect.isroutine(item)):  # other objects may have any attributes
             continue
-        owner = getattr(item, "__self__", None)
-        if isinstance(owner, type):  # scale = Scale.apply
-            used.add(owner.__name__)
-        used.update(name for name in _names_in(getattr(item, "forward", item)) if name != item.__name__)
+        used.add(id(getattr(item, "__self__", None)))  # scale = Scale.apply
+        used |= _globals_in(getattr(item, "forward", item)).keys() - {id(item)}
     return used
 
 
 def _parts_of_functions(module: ModuleType) -> dict[int, str]:
-    """Return the functions that autograd.Functions of a module call, as a dict from `id` to name of the Function."""
+    """Return the functions that autograd.Functions of a module call, as a dict from `id` to name of the Function.
+
+    A function that calls the Function is none: backward may call it, so that it can be differentiated itself.
+    """
     parts: dict[int, str] = {}
     for item in vars(module).values():
         for method in (item.forward, item.backward) if is_function(item) and _own(item, module) else ():
-            home = getattr(inspect.unwrap(method), "__globals__", {})
-            called = (home[name] for name in _names_in(method) if name in home)
-            parts |= {id(one): item.__name__ for one in called if one is not item}
+            for one in _globals_in(method).values():
+                if one is not item and not (inspect.isfunction(one) and id(item) in _globals_in(one)):
+                    parts[id(one)] = item.__name__
     return parts
 
 
-def _names_in(function: Any) -> tuple[str, ...]:
-    """Return the names that the code of a function uses. Decorators with `functools.wraps` are unwrapped."""
-    return getattr(getattr(inspect.unwrap(function), "__code__", None), "co_names", ())
+def _globals_in(function: Any) -> dict[int, Any]:
+    """Return the global objects that the code of a function names, by id: `tanh` in `tanh(x)`, but not in `x.tanh()`.
+
+    Decorators with `functools.wraps` are unwrapped.
+    """
+    function = inspect.unwrap(function)
+    code, home = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    instructions = dis.get_instructions(code) if isinstance(code, CodeType) else ()
+    named = {one.argval for one in instructions if one.opname == "LOAD_GLOBAL"}
+    return {id(home[name]): home[name] for name in named if name in home}
 
 
 def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | type[torch.nn.Module]:

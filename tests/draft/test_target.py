@@ -84,6 +84,21 @@ def plain(x):
     return x + 1
 
 
+def exp(x):
+    return Exp.apply(x)
+
+
+class Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.exp() + x.plain() if hasattr(x, "plain") else x.exp()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * exp(*ctx.saved_tensors)
+
+
 class Cube(torch.autograd.Function):
     exponent = 3
 
@@ -103,7 +118,12 @@ def test_what_a_function_calls_is_tested_with_it_unless_it_is_named(tmp_path, mo
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "parts.py").write_text(PARTS)
     found = names("parts", ("torch", "parts"))
-    assert [name for name, why in found.items() if not why] == ["parts.traced", "parts.plain", "parts.Cube.apply"]
+    assert [name for name, why in found.items() if not why] == [
+        "parts.traced",
+        "parts.plain",
+        "parts.exp",
+        "parts.Cube.apply",
+    ]
     why = "already tested through Cube, which calls it; to draft it separately, run `opcheck new parts.{}`"
     assert (found["parts.cube"], found["parts.slope"]) == (why.format("cube"), why.format("slope"))
     assert names("parts.cube", ("torch", "parts")) == {"parts.cube": ""}
