@@ -87,11 +87,6 @@ class Refused(Exception):
         ending = None if isinstance(error, Exception) else error.with_traceback(None)
         return cls(why, (*RETURNED, 0) if gpu else depth, source, ending, gpu)
 
-    @property
-    def is_about_dtypes(self) -> bool:
-        """Whether the message is about the dtype of a tensor, or the source lines that raised it read a dtype."""
-        return mentions_dtypes(self.why) or ".dtype" in self.source
-
 
 def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
     """Yield the traceback objects of an exception, one for each frame, outermost first."""
@@ -234,9 +229,12 @@ def _sample(data: SampleData) -> Sample:
 
 
 def _refuses_dtype(result: Accepted | Refused) -> bool:
-    """Return whether a call, or all of its derivatives, failed because of the dtype of a tensor."""
+    """Return whether a call, or all of its derivatives, failed because of the dtype of a tensor.
+
+    Either the message is about a dtype, or the source lines that raised it read one.
+    """
     if isinstance(result, Refused):
-        return result.is_about_dtypes
+        return mentions_dtypes(result.why) or ".dtype" in result.source
     return all(map(mentions_dtypes, result.without_backward.values()))
 
 

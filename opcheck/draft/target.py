@@ -6,6 +6,7 @@ import dis
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -138,6 +139,8 @@ def _module(path: str) -> ModuleType | None:
 
 def _own(item: Any, module: ModuleType) -> bool:
     """Return whether an object is defined in the package of a module, and not imported from another package."""
+    while isinstance(item, partial):
+        item = item.func
     item = getattr(item, "_init_fn", item)  # of an operator by torch.library.custom_op, which is of a class of torch
     owner = getattr(item, "__self__", None)
     home = getattr(owner if isinstance(owner, type) else item, "__module__", "") or type(item).__module__

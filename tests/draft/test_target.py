@@ -17,6 +17,8 @@ def test_functions_and_classes_of_modules_are_listed():
 
 
 FUNCTIONS = """
+import functools
+
 import torch
 
 
@@ -39,6 +41,8 @@ class Constructed(Cube):
 
 
 named = Named.apply
+bound = functools.partial(named)
+other = functools.partial(torch.sin)
 
 
 def called(x):
@@ -54,7 +58,7 @@ class Layer(torch.nn.Module):
 def test_apply_of_a_function_is_listed_where_nothing_else_calls_it(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "functions.py").write_text(FUNCTIONS)
-    own = ("functions.Cube.apply", "functions.named", "functions.called", "functions.Layer")
+    own = ("functions.Cube.apply", "functions.named", "functions.bound", "functions.called", "functions.Layer")
     assert names("functions", ("torch", "functions")) == dict.fromkeys(own, "")
 
 
