@@ -18,7 +18,7 @@ from opcheck.checks.calls import Call, copies
 from opcheck.draft.data import SampleData
 from opcheck.draft.draft import NO_GRAPH, Accepted, Place
 from opcheck.draft.refusal import is_refusal, needs_gpu
-from opcheck.draft.repair import mentions_dtypes
+from opcheck.draft.repair import OF_DTYPES
 from opcheck.draft.target import resolve_either
 from opcheck.draft.workplace import Trial, Workplace
 from opcheck.samples.function import TestedFunction
@@ -234,8 +234,8 @@ def _refuses_dtype(result: Accepted | Refused) -> bool:
     Either the message is about a dtype, or the source lines that raised it read one.
     """
     if isinstance(result, Refused):
-        return mentions_dtypes(result.why) or ".dtype" in result.source
-    return all(map(mentions_dtypes, result.without_backward.values()))
+        return OF_DTYPES.search(result.why) is not None or ".dtype" in result.source
+    return all(map(OF_DTYPES.search, result.without_backward.values()))
 
 
 def shown(function: TestedFunction, sample: SampleData) -> Accepted:

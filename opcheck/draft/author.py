@@ -207,12 +207,12 @@ class Author:
         first = {record["operator"]: record["id"] for record in reversed(self._recorded("failed"))}
         failures = [(draft, first[draft.name]) for draft in self.drafts if draft.name in first][:MOST_REPRODUCED]
         answers = self._apart(partial(reproduced, workplace=self.workplace), failures)
-        found = False
-        for (_, name), script in zip(failures, answers, strict=True):
-            if script and not isinstance(script, Ended):
-                self.say(f"{name}, in plain torch, without opcheck:", "", *script.splitlines(), "")
-                found = True
-        if found:
+        scripts = {
+            name: said for (_, name), said in zip(failures, answers, strict=True) if isinstance(said, str) and said
+        }
+        for name, script in scripts.items():
+            self.say(f"{name}, in plain torch, without opcheck:", "", *script.splitlines(), "")
+        if scripts:
             self.say(f"all failures in plain torch: opcheck run --repro {shlex.quote(shown(self.file))}")
 
     def _wrong(self) -> list[str]:

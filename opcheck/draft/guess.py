@@ -98,7 +98,7 @@ def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterat
     args = main["args"]
     tensors = [arg["shape"] for arg in args if isinstance(arg, dict) and "shape" in arg]
     if tensors:
-        yield [{**main, "args": _within(NEAR_ZERO, args)}]
+        yield [{**main, "args": within(NEAR_ZERO, args)}]
     shapes = [*tensors[:1], *(shape[-1:] for shape in tensors[:1]), *(shape[:1] for shape in tensors[1:2] if shape)]
     for parameter in parameters:
         if not parameter.required and parameter.name not in main.get("kwargs", {}):
@@ -109,12 +109,7 @@ def further_samples(main: SampleData, parameters: Sequence[Parameter]) -> Iterat
             yield [with_keyword(main, parameter.name, value) for value in options]
 
 
-def elsewhere(sample: SampleData) -> list[SampleData]:
-    """Return a sample with the values of its tensors in each of the other domains."""
-    return [_within(domain, sample) for domain in DOMAINS[1:]]
-
-
-def _within(domain: SampleData, data: Data) -> Data:
+def within(domain: SampleData, data: Data) -> Data:
     """Return TOML data with the values of each tensor of which only the shape is given in a domain."""
     return mapped(lambda part: {**part, **domain} if is_tensor(part) and part.keys() == {"shape"} else part, data)
 

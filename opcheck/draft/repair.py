@@ -47,7 +47,7 @@ KINDS = (
     (re.compile(r"cannot have requires_grad|not differentiable with respect to argument"), {"grad": False}),
 )
 """Words in errors that call for a structure, domain, dtype or constant, and the keys that give it to a tensor."""
-DTYPES = re.compile(
+OF_DTYPES = re.compile(
     r"[dD](ata)?[ -]?types?\b|scalar type|\b[Ii]nteg(er|ral)|\bindex tensor|Double|[Ff]loat|[Hh]alf|\b(BF|FP)16\b"
     r"|int64|Long"
 )
@@ -65,11 +65,6 @@ INSTEAD: tuple[tuple[re.Pattern[str], tuple[type, ...], list[Data]], ...] = (
 )
 """Words in errors about the type of a value, types that the value may have, and values to try in its place. Tensors are
 dicts."""
-
-
-def mentions_dtypes(said: str) -> bool:
-    """Return whether an error message is about the dtype of a tensor."""
-    return DTYPES.search(said) is not None
 
 
 def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[Parameter]) -> Iterator[SampleData]:

@@ -16,7 +16,7 @@ from torch._library.custom_ops import CustomOpDef
 from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, RETURNED, Caller, Refused
 from opcheck.draft.data import SampleData
 from opcheck.draft.draft import Accepted, Draft
-from opcheck.draft.guess import constructions, elsewhere, first_samples, further_samples
+from opcheck.draft.guess import DOMAINS, constructions, first_samples, further_samples, within
 from opcheck.draft.parameters import Parameter, parameters_of, parameters_of_constructor
 from opcheck.draft.recorder import examples
 from opcheck.draft.refusal import has_interpreter
@@ -180,7 +180,7 @@ class Search:
         """
         fallback: Accepted | None = None
         for number, attempt in enumerate(self.tries(self.guesses(parameters), self.caller.called, parameters)):
-            others = elsewhere(attempt.sample) if fallback is None else ()
+            others = [within(domain, attempt.sample) for domain in DOMAINS[1:] if fallback is None]
             for one in chain([attempt], self.tries(others, self.caller.called)):
                 if one.requires_grad and one.is_conclusive:
                     return one
