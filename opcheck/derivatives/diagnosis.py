@@ -192,8 +192,8 @@ def _zero(block: Block, names: Names, seen: Seen) -> tuple[str, str]:
 
 
 def _is_scripted(names: Names, seen: Seen) -> bool:
-    """Return whether forward mode meets parts of the function that TorchScript compiled."""
-    return seen.scripted and (seen.mode == "forward" or "jvp" in names.function)
+    """Return whether forward mode meets backward passes that TorchScript compiled; its forward passes have tangents."""
+    return seen.scripted and names.order > 1 and (seen.mode == "forward" or "jvp" in names.function)
 
 
 def _ordinal(names: Names) -> str:

@@ -165,6 +165,10 @@ def scripted_in_part(x: Tensor) -> Tensor:
     return _scripted(x) + x**3
 
 
+def scripted_and_cut(x: Tensor) -> Tensor:
+    return _scripted(x) + (x * x).detach()
+
+
 def hidden_by_where(x: Tensor) -> Tensor:
     return torch.where(x == 0, torch.ones_like(x), x.sin() / x)
 

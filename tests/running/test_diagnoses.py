@@ -91,6 +91,7 @@ DIAGNOSES = [
     ("diagnosed.scripted", "rev_over_fwd", SHAPES, "TorchScript compiled", [LOST, DETACH]),
     ("diagnosed.scripted_in_part", "fwd_over_rev", SHAPES, "TorchScript compiled", ["is zero", "no known"]),
     ("diagnosed.scripted_in_part", "rev_over_fwd", SHAPES, "TorchScript compiled", ["is zero", "no known"]),
+    ("diagnosed.scripted_and_cut", "forward_ad", SHAPES, "forward-mode Jacobian is not the numeric", ["TorchScript"]),
     (
         "diagnosed.hidden_by_where", "backward", WITH_ZERO,
         "the function is finite there: the formula takes 0/0",
