@@ -138,8 +138,9 @@ COMPLEX = [
     row
     for row in DIAGNOSES
     if row[1] != "rev_over_rev_over_rev"
-    and row[0].rpartition(".")[2] not in ("uneven", "tiny", "scripted", "wrong_tangent_sign")
+    and row[0].rpartition(".")[2] not in ("uneven", "tiny", "scripted", "scripted_in_part", "wrong_tangent_sign")
 ]
+"""Complex functions in TorchScript fail in `needs_input_grad`: second derivatives depend on what requires grad."""
 
 
 @pytest.mark.nightly
