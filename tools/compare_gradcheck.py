@@ -8,8 +8,8 @@
 Needs the package expecttest, which PyTorch's test utilities import.
 
 Prints each sample on which opcheck and torch's slow mode differ, the CPU times of opcheck and of torch's slow and fast
-modes, and the number of samples for which opcheck takes longer than slow mode. Only small samples are used: their
-inputs and their outputs have at most `--elements` elements each.
+modes for the samples that pass in all three, and the number of samples for which opcheck takes longer than slow mode.
+Only small samples are used: their inputs and their outputs have at most `--elements` elements each.
 
 Differences in which torch is known to be wrong are listed in known_differences.toml, with reasons. The exit status is 1
 if there is any other difference and, with --all, if an entry of the list no longer applies.
@@ -161,7 +161,8 @@ def is_slower(order: int, asked: Question) -> bool:
 def compare(asked: Iterable[Question], order: int, dtype: str) -> tuple[int, list[Difference], Counter[str]]:
     """Return the number of samples, the differences of opcheck and slow mode, and CPU times in seconds.
 
-    The entry "slower" of the times is the number of samples for which opcheck takes longer than slow mode.
+    The times are those of samples that pass in all `WAYS`: slow mode stops at the first wrong entry. Their number is
+    the entry "passing". The entry "slower" is the number of samples for which opcheck takes longer than slow mode.
     """
     count, different, seconds = 0, [], Counter[str]()
     for one in asked:
@@ -171,7 +172,8 @@ def compare(asked: Iterable[Question], order: int, dtype: str) -> tuple[int, lis
         first = count % len(WAYS)  # in turn, since the first one also loads the kernels of the operator
         answers = {way: answer(way, order, one) for way in WAYS[first:] + WAYS[:first]}
         count += 1
-        seconds.update({way: spent for way, (_, spent) in answers.items()})
+        if all(verdict == "True" for verdict, _ in answers.values()):
+            seconds.update({"passing": 1, **{way: spent for way, (_, spent) in answers.items()}})
         if answers["opcheck"][1] > answers["slow"][1] and is_slower(order, one):
             seconds["slower"] += 1
         if answers["opcheck"][0] != answers["slow"][0]:
@@ -196,7 +198,8 @@ def summary(what: str, count: int, differences: int, seconds: Counter[str]) -> s
     times = ", ".join(f"{way} {seconds[way]:.1f} s" for way in WAYS)
     share = f"; opcheck takes {seconds['opcheck'] / seconds['fast']:.2f} of fast mode" if seconds["fast"] else ""
     longer = f"; {seconds['slower']:.0f} samples take longer than slow mode" if seconds["slow"] else ""
-    return f"{what}: {count} samples, {differences} differ; CPU time: {times}{share}{longer}"
+    passing = f"CPU time of the {seconds['passing']:.0f} that pass in each way"
+    return f"{what}: {count} samples, {differences} differ; {passing}: {times}{share}{longer}"
 
 
 def main(arguments: list[str] | None = None) -> int:
