@@ -85,7 +85,7 @@ def test_each_is_told_by_name(merged):
     for text in (
         "shard 2/3 is missing",
         "shard 3/3 of the run",
-        "the specs of 1/3, 2/3 and of 3/3 differ",
+        "the shards were planned from different specs (1/3, 2/3 and 3/3)",
         "the run on cpu with torch",
     ):
         assert text in merged.err, text

@@ -11,7 +11,7 @@ class Squareplus(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, b: float) -> Tensor:
-        return (x + (x * x + b).sqrt()) / 2
+        return (x + root(x, b)) / 2
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -36,15 +36,20 @@ class WrongSquareplus(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, b: float) -> Tensor:
         ctx.slope = slope(x, b)
-        return (x + (x * x + b).sqrt()) / 2
+        return (x + root(x, b)) / 2
 
     @staticmethod
     def backward(ctx, v):
         return v * ctx.slope.conj(), None
 
 
+def root(x: Tensor, b: float) -> Tensor:
+    """Return sqrt(x^2 + b), computed in float32 for float16, where squares of numbers from 256 on are infinite."""
+    return root(x.float(), b).half() if x.dtype is torch.float16 else (x * x + b).sqrt()
+
+
 def slope(x: Tensor, b: float) -> Tensor:
-    return (1 + x / (x * x + b).sqrt()) / 2
+    return (1 + x / root(x, b)) / 2
 
 
 def squareplus(x: Tensor, b: float = 1.0) -> Tensor:
