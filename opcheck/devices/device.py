@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from opcheck.devices.generators import generators
 from opcheck.devices.presence import Availability
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.text import class_of, message_of, one_line
@@ -50,12 +51,13 @@ class Device:
         return self.profile.name if kind == "cpu" else kind
 
     def seed(self, number: int) -> None:
-        """Seed the generator of the CPU, and those of this device if it is not the CPU.
+        """Seed the generators of the host (torch's, Python's, NumPy's), and those of this device if it is not the CPU.
 
         `torch.manual_seed` is not used: it seeds every kind of device. For kinds not yet in use, it stores the request
         with a stack trace, which takes longer than most operators.
         """
-        torch.default_generator.manual_seed(number)
+        for generator in generators():
+            generator.seed(number)
         if self.profile.seed is not None:
             function(self.profile.seed)(number)
             return

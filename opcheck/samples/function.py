@@ -36,7 +36,7 @@ class TestedFunction:
     seed: int | None = None
     masked: bool = False
     device: Device = CPU
-    """The device whose random generator is seeded."""
+    """The device whose random generator is seeded, besides those of the host."""
     stands_in: Callable[..., Any] | None = None
     """The surrogate that the spec names: the gradient should be its derivative."""
     constant: bool = False
@@ -99,7 +99,7 @@ class TestedFunction:
         return other
 
     def reseed(self, elsewhere: int = 0) -> None:
-        """Seed the random generator, if the operator is random. elsewhere: number to add to the seed."""
+        """Seed the random generators, if the operator is random. elsewhere: number to add to the seed."""
         if self.seed is not None:
             self.device.seed(self.seed + elsewhere)
             with suppress(NotImplementedError):  # by a device whose torch backend cannot draw numbers

@@ -236,7 +236,9 @@ class Claims(PerDevice):
         default=Outputs.model_construct(), description="the outputs to test, and a map applied to them"
     )
     gradcheck: Gradcheck = Field(default=Gradcheck.model_construct(), description="settings for torch's gradcheck")
-    reseed: bool = Field(default=False, description="reset the random generator before each call, for random operators")
+    reseed: bool = Field(
+        default=False, description="reset the random generators before each call, for random operators"
+    )
     jacobian: Jacobian | None = Field(
         default=None,
         description="full, projected (random directions) or auto (full, then structured, then projected); "

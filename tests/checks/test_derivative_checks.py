@@ -124,6 +124,23 @@ def test_backward_of_a_random_operator_does_not_seed(verdict_of, name, expected,
     assert expected == "passed" or outcome.reason.startswith("purity: backward seeds torch's global random generator")
 
 
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "expected"), [("draws", "passed"), ("draws_from_all", "passed"), ("seeds_in_forward", "failed"),
+                           ("seeds_numpy", "failed"), ("seeds_python", "failed")]
+)  # fmt: skip
+def test_forward_of_a_random_operator_does_not_seed(verdict_of, name, expected, dtype):
+    assert verdict_of(f"operators.habits.{name}", "purity", dtype, keys="reseed = true").outcome == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("draws_by_the_host", "passed"), ("draws_by_the_host_again", "failed")])
+def test_a_random_operator_may_draw_from_python_and_numpy(verdict_of, name, expected):
+    keys = f"{NO_FORWARD}\nreseed = true"
+    checks = ("backward", "nondeterminism") if expected == "passed" else ("nondeterminism",)
+    for check in checks:
+        assert verdict_of(f"operators.side_effects.{name}", check, keys=keys).outcome == expected
+
+
 def test_a_random_operator_without_reseed_fails(verdict_of):
     assert verdict_of("operators.faulty.random", "backward").outcome == "failed"
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from types import SimpleNamespace
 
+import numpy
 import pytest
 import torch
 
 from opcheck.devices.device import CPU, Device
+from opcheck.devices.generators import generators
 from opcheck.spec.device_profile import DeviceProfile
 
 
 @pytest.fixture(autouse=True)
 def _put_back():
-    state = torch.random.get_rng_state()
+    before = [(one, one.read()) for one in generators()]
     yield
-    torch.random.set_rng_state(state)
+    for one, state in before:
+        one.write(state)
 
 
 def test_the_cpu_draws_what_it_draws_after_manual_seed():
@@ -24,6 +28,14 @@ def test_the_cpu_draws_what_it_draws_after_manual_seed():
     drawn = torch.rand(3)
     torch.manual_seed(7)
     assert torch.equal(drawn, torch.rand(3))
+
+
+def test_python_and_numpy_draw_the_same_numbers_after_a_seed():
+    drawn = []
+    for _ in range(2):
+        CPU.seed(7)
+        drawn.append((random.random(), numpy.random.rand()))
+    assert drawn[0] == drawn[1]
 
 
 def test_devices_that_are_not_tested_are_left_alone(monkeypatch):

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import random
 from typing import ClassVar
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -228,6 +230,29 @@ def restores_the_generator(x):
 def sets_the_generator_back(x):
     """Wrong: later numbers repeat those that were drawn after forward."""
     return RandomTimes.apply(x, False)
+
+
+class HostTimes(torch.autograd.Function):
+    """x times random numbers of Python and NumPy."""
+
+    @staticmethod
+    def forward(ctx, x, again):
+        factor = random.random() + numpy.random.rand()
+        ctx.factor = None if again else factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, v):
+        return v * (random.random() + numpy.random.rand() if ctx.factor is None else ctx.factor), None
+
+
+def draws_by_the_host(x):
+    return HostTimes.apply(x, False)
+
+
+def draws_by_the_host_again(x):
+    """Wrong: backward draws other numbers than forward."""
+    return HostTimes.apply(x, True)
 
 
 ONE = {

@@ -18,7 +18,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import are_strided
-from opcheck.devices.generators import TORCH, generators
+from opcheck.devices.generators import generators
 from opcheck.samples.captured import captured
 from opcheck.samples.watched import Watched
 from opcheck.text import class_of
@@ -55,13 +55,13 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     """
     with torch.enable_grad():
         subject.result  # noqa: B018 - call once, so that tensors the operator caches are of this sample
-    subject = subject.bare
+    subject = subject.bare.calling(seed=None)  # it is the operator that may seed a generator, not opcheck
     inputs = subject.context.realize(subject.sample)  # new tensors, which no call has used
     held = [*captured(subject.function.operator)]
     names, parameters = {name for name, _ in held}, subject.context.parameters
     args, kwargs = inputs.fill(results_like(copies(inputs.leaves)))  # non-leaf inputs, as in a network
     watched = [Watched.of(*named) for named in tensors_among(args, kwargs, parameters)]
-    verdict, _ = _unseeded(subject, "forward", lambda: subject.function.called(args, kwargs))
+    verdict, _ = _unseeded("forward", lambda: subject.function.called(args, kwargs))
     yield verdict
     yield _unchanged("forward", watched, names)
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
@@ -83,20 +83,19 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         watched += Watched.all("tangent", vectors)
         stages["forward mode"] = lambda: push(subject, vectors)
     for name, stage in stages.items():
-        verdict, error = _unseeded(subject, name, partial(tried, stage))
+        verdict, error = _unseeded(name, partial(tried, stage))
         yield verdict
         how = f", which raised {class_of(error)}," if isinstance(error, Exception) else ""
         yield _unchanged(name, watched, names, how)
 
 
-def _unseeded(subject: Subject, stage: str, run: Callable[[], T]) -> tuple[Verdict, T]:
+def _unseeded(stage: str, run: Callable[[], T]) -> tuple[Verdict, T]:
     """Run a stage. Return whether it does not seed a global random generator, and its return value.
 
     A stage that changes the state of a generator runs again from another seed. If the state is the same afterwards, the
-    stage has seeded the generator. opcheck itself seeds torch's when it calls operators that are random.
+    stage has seeded the generator.
     """
-    is_called = subject.function.seed is not None and "backward" not in stage
-    watched = [one for one in generators() if not (one is TORCH and is_called)]
+    watched = [*generators()]
     for one in watched:
         one.seed(SEEDS[0])
     before = [one.read() for one in watched]
