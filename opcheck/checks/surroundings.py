@@ -51,7 +51,8 @@ def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
         if subject.function.seed is None:  # else other numbers are drawn
             default = partial(_changed, torch.get_default_dtype, torch.set_default_dtype, torch.float64)
             line = "torch.set_default_dtype(torch.float64)"
-            surroundings["double precision as the default dtype"] = Surroundings(default, line)
+            name = "double precision as the default dtype (that of constants without one)"
+            surroundings[name] = Surroundings(default, line)
         if autocast:  # autocast does not convert these; low_precision_grad tests it in float32
             surroundings["torch.autocast"] = autocast
     if subject.context.is_thorough and hasattr(torch.get_device_module(device), "Stream"):

@@ -49,7 +49,7 @@ LACKING = (
 ORDINALS = {2: "second", 3: "third"}
 RANDOM = "two calls with equal arguments differ by up to {:.2g}"
 RESEED = {
-    True: "; if it is meant to draw random numbers, reseed = true makes it draw the same ones in each call",
+    True: "; if it draws from the global random generators, reseed = true makes it draw the same numbers in each call",
     False: "; reseed = true is for operators whose forward pass is random, and does not help here",
 }
 

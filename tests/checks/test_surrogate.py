@@ -6,6 +6,7 @@ import pytest
 import torch
 from operators import surrogates
 
+from opcheck.checks.jacobian.compare import OF_NO_GRAD
 from opcheck.derivatives.autodiff import Primal, Pullback, Pushforward, gradient_sum, with_surrogate
 from opcheck.samples.surrogate import Held, Unlike
 
@@ -57,6 +58,17 @@ def test_another_gradient_does_not(outcomes, name, dtype):
     found = outcomes(spec(name, surrogate), checks=JACOBIANS, dtypes=(dtype,))
     assert failing(found) >= set(checks)
     assert not failing(found) - {*checks, "context"}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "expected"), [("held_constant", "passed"), ("held_constant_in_reverse_mode", "failed")]
+)
+def test_what_no_grad_holds_constant_moves_in_forward_mode(outcomes, name, expected, dtype):
+    found = outcomes(spec(name, name), checks=("backward", "forward_ad"), dtypes=(dtype,))
+    outcome = {one.check: one for one in found.values()}
+    assert (outcome["backward"].outcome, outcome["forward_ad"].outcome) == ("passed", expected)
+    assert expected == "passed" or OF_NO_GRAD in outcome["forward_ad"].message
 
 
 CONSTANT = 'surrogate = "constant"'

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from opcheck.checks.calls import has_tangents
-from opcheck.checks.jacobian.compare import REMEDY
+from opcheck.checks.jacobian.compare import ADVICE
 from opcheck.checks.per_sample import implementation, prepared, too_coarse, verdict_by, with_sample
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, remedy, untested
@@ -115,7 +115,7 @@ def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
     meaning = _meaning(kind, verdict)
     if meaning == "wrong":
         title = f"unsupported: {feature} is disclaimed, but gives wrong numbers instead of an error"
-        lines = [verdict.title, *(line for line in verdict.detail.splitlines() if line != REMEDY)]
+        lines = [verdict.title, *(line for line in verdict.detail.splitlines() if line not in ADVICE)]
         if feature == "forward_ad" and subject.case.operator.spec.is_registered:
             lines.append(OF_LIBRARY)
         return meaning, fails(title, "\n".join(lines), feature=feature)

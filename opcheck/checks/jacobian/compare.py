@@ -40,6 +40,13 @@ from opcheck.samples.results import with_gradient
 from opcheck.strides import MEMORIES
 
 REMEDY = 'if the gradient is meant to differ from the derivative, write surrogate = "..." with a function that has it'
+OF_NAN = (
+    "if the operator is not meant for such inputs, let it raise an error, or state what it is meant for: low and high "
+    "for numbers, vary for the rest"
+)
+OF_NO_GRAD = "torch.no_grad() does not hold anything constant in forward mode, .detach() does so in both modes"
+ADVICE = (REMEDY, OF_NAN, OF_NO_GRAD)
+"""The last lines of messages about Jacobians that differ."""
 OF_SPARSE = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 """The derivatives that are also tested for sparse inputs."""
 NO_DOUBLE_JVP = "torch cannot take the jvp of the jvp of an autograd.Function: it gives zeros, or wants setup_context"
@@ -180,10 +187,14 @@ def _verdict_on(subject: Subject, disagreement: Disagreement) -> Verdict:
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"
     random = next((finding.text for finding in disagreement.findings if finding.kind == "random"), "")
     title = f"{kind.name}: {random or _headline(kind.name, kind.claim)}"
-    if any(finding.kind == "nan" for finding in disagreement.findings):
+    is_nan = any(finding.kind == "nan" for finding in disagreement.findings)
+    if is_nan:
         title += f": {disagreement.worst[0].describe()}" if disagreement.worst else ""
     lines = [line for line in disagreement.text.splitlines() if not random or random not in line]  # it is in the title
-    lines += [allowed, *([] if random or subject.function.stands_in else [REMEDY])]
+    advice = OF_NAN if is_nan else REMEDY
+    if subject.function.stands_in is not None:
+        advice = OF_NO_GRAD if kind.name == "forward_ad" else ""
+    lines += [allowed, *([advice] if advice and not random else [])]
     return fails(title, "\n".join(lines), **_fields(disagreement.mismatch, disagreement))
 
 
