@@ -15,6 +15,8 @@ MOST = 1000
 ROOM = 50
 """The number of characters reserved for the note on how many were left out."""
 
+BY_SOFTMAX = re.compile(r"modified by an inplace operation: \[.*\], which is output 0 of Exp, is at version 1")
+"""The pattern of the error of backward over forward mode for torch's softmax: its jvp writes to a saved tensor."""
 IN_TORCHSCRIPT = re.compile(r"\AThe following operation failed in the TorchScript interpreter\..*^\w+: ", re.S | re.M)
 """The pattern of the traceback with which a message of TorchScript begins."""
 

@@ -10,7 +10,7 @@ from opcheck.planning.expectations import Kind, fits, is_about
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Expect
 from opcheck.spec.library import Sample
-from opcheck.text import one_line
+from opcheck.text import BY_SOFTMAX, one_line
 
 State = Literal["tested", "refused", "error", "inconclusive", "untested", "inapplicable", "out of reach"]
 UNTESTED: Sequence[State] = ("untested", "inapplicable", "out of reach")
@@ -109,7 +109,11 @@ def fails(title: str, detail: str = "", *, code: str = "", **fields: Any) -> Ver
 def refused(kind: CheckKind, title: str) -> Verdict:
     """Return the verdict that the operator raises an error in an operation that the spec claims to be supported."""
     fields = {} if kind.on_request or not kind.needs else remedy(f"supports.{kind.needs[-1]}", False)
-    return Verdict(False, title, kind.remedy, fields=fields, state="refused")
+    detail = f"{OF_SOFTMAX}\n{kind.remedy}" if BY_SOFTMAX.search(title) else kind.remedy
+    return Verdict(False, title, detail, fields=fields, state="refused")
+
+
+OF_SOFTMAX = "forward mode of torch's softmax, log_softmax and logsumexp writes to what its own backward pass needs"
 
 
 def refused_in(check: str, dtype: str, what: str, why: str) -> Verdict:

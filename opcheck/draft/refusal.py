@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from opcheck.text import BY_SOFTMAX
+
 MISTAKES = re.compile(
     r"(Assertion|Attribute|Index|Key|Name|UnboundLocal|ZeroDivision|Recursion|Syntax|Import|OS)Error\b|Stop\w+\b"
     r"|returned an (invalid gradient|incorrect number)|unsupported operand|modified by an inplace operation"
@@ -43,10 +45,7 @@ NO_GPU = re.compile(
 BATCHED = re.compile(r"doesn't match the broadcast shape")
 """The pattern of errors under vmap if an unbatched tensor is written to in place."""
 
-SOFTMAX = re.compile(r"modified by an inplace operation: \[.*\], which is output 0 of Exp, is at version 1")
-"""The pattern of the error of backward over forward mode for torch's softmax: its jvp writes to a saved tensor."""
-
-OWN = {"out": UNKNOWN, "vmap": BATCHED, "rev_over_fwd": SOFTMAX}
+OWN = {"out": UNKNOWN, "vmap": BATCHED, "rev_over_fwd": BY_SOFTMAX}
 """Further patterns of refusals, each for one key of `supports` only."""
 
 

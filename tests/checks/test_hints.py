@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
 from operators import incomplete
 
 DISCLAIM = re.compile(r"set supports\.(\w+) = false")
@@ -57,3 +58,15 @@ def test_hints_are_data_too(outcomes, name):
     for outcome in hinted:
         assert outcome.fields["remedy"]["write"] is False
         assert outcome.fields["remedy"]["key"].removeprefix("supports.") in DISCLAIM.findall(outcome.message)
+
+
+OF_SOFTMAX = "forward mode of torch's softmax"
+
+
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="the error was about a tensor that is modified in place")
+@pytest.mark.parametrize(("name", "is_said"), [("torch.softmax", True), ("torch.nn.functional.glu", False)])
+def test_what_torch_writes_in_place_is_not_blamed_on_the_operator(verdict_of, name, is_said):
+    outcome = verdict_of(name, "rev_over_fwd", samples="samples = [{ args = [{ shape = [2, 4] }, -1] }]")
+    assert outcome.outcome == "failed"
+    assert (OF_SOFTMAX in outcome.message) == is_said
+    assert outcome.message.count("set supports.rev_over_fwd = false") == 1

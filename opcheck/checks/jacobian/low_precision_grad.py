@@ -42,7 +42,18 @@ from opcheck.checks.truth import (
     sizes_of_terms,
     truth_of,
 )
-from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, cannot, combine, fails, refused_in, remedy, untested
+from opcheck.checks.verdict import (
+    HOLDS,
+    NO_GRAPH,
+    Verdict,
+    cannot,
+    combine,
+    fails,
+    how_to_take_out,
+    refused_in,
+    remedy,
+    untested,
+)
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, Moved, mismatch, rounding_unit
@@ -182,7 +193,13 @@ class Extreme:
     remedy: str = ""
 
 
-LONG_SUMS = Extreme("where sums are long", lengthened, LOST, lambda unit: WELL_CONDITIONED * FAR_OFF * unit)
+LONG_SUMS = Extreme(
+    "where sums are long",
+    lengthened,
+    LOST,
+    lambda unit: WELL_CONDITIONED * FAR_OFF * unit,
+    remedy='add up, and compute positions, in float32; if such sizes are not meant, leave "sum" out of vary',
+)
 LARGE_NUMBERS = Extreme(
     "where numbers are large",
     enlarged,
@@ -407,7 +424,11 @@ def _verdicts(subject: Subject, exact: Exact, got: Parts, reference: Parts | Non
         sizes = None if part == "outputs" else terms
         off = exact.computation.deviation(itemgetter(part), got[part], named[part], tolerance, tested, sizes)
         if off is not None:
-            lines = [*off.lines(), f"compared with {source}, for the same numbers"]
+            lines = [
+                *off.lines(),
+                f"compared with {source}, for the same numbers",
+                how_to_take_out(case.dtype, "forward"),
+            ]
             yield fails(f"low_precision_grad: in {case.dtype}, {off.headline()}", "\n".join(lines))
         yield _like_reference(subject, vector(right), got[part], reference[part], part) if reference else HOLDS
 
