@@ -217,12 +217,20 @@ def _exchanged(block: Block) -> Iterator[Mistake]:
             yield Mistake("exchanged", f"the {block.result} is that of {name}", {"with": name}, n)
 
 
+SYMMETRIC = (
+    'the {} is that of a symmetric matrix; if only such matrices are meant, write through = "symmetrize" instead of a '
+    "structure"
+)
+
+
 def _transposed(block: Block) -> Iterator[Mistake]:
     n, above, below = block.n, _swapped(block.output), _swapped(block.leaf)
     own, other = block.sides
     swapped = {own: n[:, :, below], other: n[above], f"{own} and {other}": n[above][:, :, below]}
     for what, predicted in swapped.items():
         yield Mistake("transposed", f"the last two dims of the {what} are swapped", {"what": what}, predicted)
+    if block.leaf.ndim > 1 and block.leaf.shape[-1] == block.leaf.shape[-2]:
+        yield Mistake("symmetric", SYMMETRIC.format(block.result), {}, (n + n[:, :, below]) / 2)
     if n.shape[:2] == n.shape[2:]:
         products = ("J v", "J^T v") if block.mode == "reverse" else ("J^T v", "J v")
         says = "the Jacobian is transposed: the {} is {} where it should be {}".format(block.result, *products)

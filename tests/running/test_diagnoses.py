@@ -103,6 +103,11 @@ DIAGNOSES = [
         [FACTOR, "random"],
     ),
     ("diagnosed.not_transposed", "backward", SQUARE, "the Jacobian is transposed", [FACTOR]),
+    (
+        "torch.linalg.cholesky", "backward",
+        'samples = [{ args = [{ shape = [3, 3], structure = "positive_definite" }] }]',
+        'the gradient is that of a symmetric matrix; .* write through = "symmetrize"', [FACTOR, "look like no known"],
+    ),
     ("diagnosed.bias_of_first_row", "backward", ROWS, "the sum over a broadcast dim is missing", [FACTOR]),
     ("diagnosed.ones_for_undefined", "undefined_grad", SQUARE, "the cotangent of output 1 is undefined", [MEMORY]),
     (
