@@ -175,7 +175,7 @@ class Draft:
         """Yield what a person should know of the draft, in words that follow its id."""
         lacking = [
             f"{key} ({comment(why)})" if key == "backward" else key
-            for key, (value, why) in self.supports.items() if key != "out" and value is False
+            for key, (value, why) in self._taken_back() if key != "out" and value is False
         ]  # fmt: skip
         if lacking:
             yield f"does not support {', '.join(lacking)}"
@@ -184,6 +184,10 @@ class Draft:
             yield f"has gradients of {places} only: {CUT}"
         if self.inplace:
             yield "changes its first argument: inplace = true"
+
+    def _taken_back(self) -> list[tuple[str, tuple[Any, str]]]:
+        """Return the items of `supports` in the order of `MAY_BE_REFUSED`."""
+        return sorted(self.supports.items(), key=lambda item: MAY_BE_REFUSED.index(item[0]))
 
     def _refusals(self) -> list[str]:
         """Return a comment for each reason for refusing dtypes. The names of the dtypes make no difference."""
@@ -215,8 +219,7 @@ class Draft:
         lines += ["samples = [", *(f"  {render(sample)}," for sample in self.samples), "]"]
         if self.supports:
             lines += ["", "  [operator.supports]"]
-        for key in sorted(self.supports, key=MAY_BE_REFUSED.index):
-            value, reason = self.supports[key]
+        for key, (value, reason) in self._taken_back():
             of_others = "" if isinstance(value, bool) else "the others: "
             lines.append(f"  {key} = {render(value)}  # {of_others}{comment(reason)}")
         return "\n".join(lines) + "\n"
