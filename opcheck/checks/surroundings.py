@@ -1,4 +1,4 @@
-"""The surroundings of a call that must not change its results: modes, default dtype, threads, streams, free memory."""
+"""The surroundings of a call that must not change its results: modes, threads, streams, and contents of free memory."""
 
 from __future__ import annotations
 
@@ -47,14 +47,9 @@ def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
         "deterministic mode": Surroundings(_deterministic, 'torch.set_deterministic_debug_mode("warn")'),
         "memory with other contents": Surroundings(partial(dirty, subject), DIRTY),
     }
-    if subject.output_info.dtype in (torch.float64, torch.complex128):
-        if subject.function.seed is None:  # else other numbers are drawn
-            default = partial(_changed, torch.get_default_dtype, torch.set_default_dtype, torch.float64)
-            line = "torch.set_default_dtype(torch.float64)"
-            name = "double precision as the default dtype (that of constants without one)"
-            surroundings[name] = Surroundings(default, line)
-        if autocast:  # autocast does not convert these; low_precision_grad tests it in float32
-            surroundings["torch.autocast"] = autocast
+    double = subject.output_info.dtype in (torch.float64, torch.complex128)
+    if double and autocast:  # autocast does not convert these; low_precision_grad tests it in float32
+        surroundings["torch.autocast"] = autocast
     if subject.context.is_thorough and hasattr(torch.get_device_module(device), "Stream"):
         surroundings["another stream"] = Surroundings(partial(_another_stream, device))
     return surroundings

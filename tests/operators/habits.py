@@ -186,14 +186,6 @@ def hooks_a_view(x: Tensor) -> Tensor:
     return y * y
 
 
-def has_a_constant_in_single_precision(x: Tensor) -> Tensor:
-    return x * x * torch.tensor([0.1])
-
-
-def has_a_constant_of_its_dtype(x: Tensor) -> Tensor:
-    return x * x * torch.tensor([0.1], dtype=x.dtype)
-
-
 def loses_digits_under_autocast(x: Tensor) -> Tensor:
     if not torch.is_autocast_enabled("cpu"):
         return x * x
@@ -613,7 +605,6 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "context": (
         "doubles_without_grad", "doubles_in_inference_mode", "depends_on_threads", "loses_digits_under_autocast",
         "KeepsOnTheClass", "ReusesABuffer", "CachesByShape", "caches_by_object",
-        "has_a_constant_in_single_precision",
     ),
     "needs_input_grad": (
         "HalvesWhereAlone", "ForgetsTheSecondAlone", "other_values_without_leaves", "ForgetsTheInputForConstants",
@@ -639,5 +630,5 @@ SEEN_BY_TORCH = (
 
 TWINS = (
     "square", "product", "draws", "draws_from_all", "rounds_the_second", "flattened", "StopsNanWhereNothingMoves",
-    "hooks_a_view", "has_a_constant_of_its_dtype",
+    "hooks_a_view",
 )  # fmt: skip

@@ -55,7 +55,13 @@ def test_what_blocks_a_case_does_not_pass(operator, tmp_path):
     assert company.blocked_by_what_passes(operator.cases(tmp_path)) == []
 
 
-@pytest.mark.parametrize("name", company.REMEMBERING)
+REMEMBERING = [
+    pytest.param(name, marks=pytest.mark.nightly if "scripted" in name else ()) for name in company.REMEMBERING
+]
+"""Those in TorchScript, which compiles again and again, are tested by night."""
+
+
+@pytest.mark.parametrize("name", REMEMBERING)
 def test_what_remembers_earlier_calls_fails_something_in_any_order(name, tmp_path):
     cases = company.remembering(name).cases(tmp_path)
     draw = random.Random(name)

@@ -2,8 +2,8 @@
 
 These must make no difference:
 
-- during forward or backward: grad mode, inference mode, autocast, deterministic mode, the default dtype, the number of
-  threads, and the previous contents of memory;
+- during forward or backward: grad mode, inference mode, autocast, deterministic mode, the number of threads, and the
+  previous contents of memory;
 - other calls before the call, or between its forward and its backward pass; nor may later calls overwrite its results;
 - earlier values of an argument that was changed in place;
 - the thread of backward, the state of the random generator when it runs, `create_graph` and `retain_graph`.

@@ -49,12 +49,12 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
             yield Derived("module.train = false", replace(sample, module=own))
 
 
-Change = Callable[[Sample, Mapping[str, Any]], Sample]
-"""Returns a sample with keywords changed."""
+Setter = Callable[[Sample, Mapping[str, Any]], Sample]
+"""Returns a sample with other values of some keywords."""
 
 
 def _changed(
-    sample: Sample, scope: Scope, changes: Sequence[tuple[str, Any]], change: Change, prefix: str = ""
+    sample: Sample, scope: Scope, changes: Sequence[tuple[str, Any]], change: Setter, prefix: str = ""
 ) -> Iterator[Derived]:
     """Yield a sample with each of several changes of a keyword, then a larger one with the first change of each.
 
@@ -85,12 +85,12 @@ def _larger(sample: Sample, scope: Scope) -> Iterator[Derived]:
             yield Derived(f"{larger.what}, {laid_out.what}", laid_out.unnamed)
 
 
-def _with_keywords(sample: Sample, changes: Mapping[str, Any], change: Change, prefix: str) -> Derived:
+def _with_keywords(sample: Sample, changes: Mapping[str, Any], change: Setter, prefix: str) -> Derived:
     """Return a sample with keywords changed; if it is refused or too large, with two of them at once."""
-    pairs = [dict(pair) for pair in combinations(changes.items(), 2)] if len(changes) > 2 else []
 
     def fewer() -> Iterator[Derived]:
-        yield from (_with_keywords(sample, pair, change, prefix) for pair in pairs)
+        pairs = combinations(changes.items(), 2) if len(changes) > 2 else ()
+        yield from (_with_keywords(sample, dict(pair), change, prefix) for pair in pairs)
 
     words = ", ".join(f"{prefix}{name} = {render(value)}" for name, value in changes.items())
     return Derived(words, change(sample, changes), apart=fewer, smaller=fewer)
