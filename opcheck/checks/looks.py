@@ -65,7 +65,6 @@ MISTAKEN = re.compile(r"returned an (invalid gradient|incorrect number of gradie
 FOR_MEMORY = """\
 contiguous copies of the inputs have the same values, but give other outputs
 if the operator is a function of memory, as torch.as_strided is, leave "layout" out of vary"""
-
 BY_CHANCE = "part of a result may never be written, or threads may write to the same place"
 
 

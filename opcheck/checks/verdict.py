@@ -106,14 +106,14 @@ def fails(title: str, detail: str = "", *, code: str = "", **fields: Any) -> Ver
     return Verdict(False, title, detail, fields=fields, code=code)
 
 
+OF_SOFTMAX = "forward mode of torch's softmax, log_softmax and logsumexp writes to what its own backward pass needs"
+
+
 def refused(kind: CheckKind, title: str) -> Verdict:
     """Return the verdict that the operator raises an error in an operation that the spec claims to be supported."""
     fields = {} if kind.on_request or not kind.needs else remedy(f"supports.{kind.needs[-1]}", False)
     detail = f"{OF_SOFTMAX}\n{kind.remedy}" if BY_SOFTMAX.search(title) else kind.remedy
     return Verdict(False, title, detail, fields=fields, state="refused")
-
-
-OF_SOFTMAX = "forward mode of torch's softmax, log_softmax and logsumexp writes to what its own backward pass needs"
 
 
 def refused_in(check: str, dtype: str, what: str, why: str) -> Verdict:
