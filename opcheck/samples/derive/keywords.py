@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, islice
@@ -39,11 +39,11 @@ def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
     positional = tuple(scope.call.positional[: len(sample.args)])
     written = {**dict(zip(positional, sample.args, strict=False)), **sample.kwargs}
     changes = _changes(written, _with_indices(scope.call, sample), scope, rank)
-    yield from _changed(sample, scope, [*changes], partial(_called, positional))
+    yield from _changed(sample, scope, changes, partial(_called, positional))
     construction = sample.module or scope.module
     if construction is not None and scope.constructor is not None:
         changes = _changes(construction.kwargs, scope.constructor, scope, rank)
-        yield from _changed(sample, scope, [*changes], partial(_constructed, construction), "module.")
+        yield from _changed(sample, scope, changes, partial(_constructed, construction), "module.")
         if construction.train:
             own = construction.model_copy(update={"train": False})
             yield Derived("module.train = false", replace(sample, module=own))
@@ -54,7 +54,7 @@ Setter = Callable[[Sample, Mapping[str, Any]], Sample]
 
 
 def _changed(
-    sample: Sample, scope: Scope, changes: Sequence[tuple[str, Any]], change: Setter, prefix: str = ""
+    sample: Sample, scope: Scope, changes: Iterable[tuple[str, Any]], change: Setter, prefix: str = ""
 ) -> Iterator[Derived]:
     """Yield a sample with each of several changes of a keyword, then a larger one with the first change of each.
 

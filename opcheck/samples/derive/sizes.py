@@ -158,11 +158,9 @@ def _together(sample: Sample, first: int) -> dict[int, int]:
 def beyond_a_block(sample: Sample, scope: Scope) -> Derived | None:
     """Return a sample with all sizes changed at once, also in the constructor of the module; None if it has none."""
     first = TOGETHER[rank_of(sample) < 3]  # a block may be larger, if the sample does not become too large
-    sizes, module = _together(sample, first), sample.module or scope.module
-    larger = _with_sizes(sample, sizes)
-    if module is not None and _constructed(module, sizes) != module:
-        larger = replace(larger, module=_constructed(module, sizes))
-    return Derived(_in_words(sizes), larger) if sizes else None
+    sizes = _together(sample, first)
+    inside = _in_module_too(sample, sizes, scope)
+    return Derived(_in_words(sizes), _with_sizes(sample, sizes) if inside is None else inside) if sizes else None
 
 
 def _in_words(sizes: Mapping[int, int]) -> str:
@@ -245,10 +243,18 @@ def _changed(
     what = _in_words(sizes)
     apart = apart or partial(_place_by_place, sample, sizes, what)
     yield Derived(what, _with_sizes(sample, sizes), apart, smaller or partial(_smaller, sample, sizes, scope))
-    module = sample.module or scope.module
     is_possible = 0 < min(sizes.values()) <= max(sizes.values()) <= CONSTRUCTED
-    if module is not None and is_possible and _constructed(module, sizes) != module:
-        yield Derived(f"{what}, in the module too", resized(replace(sample, module=module), sizes))
+    inside = _in_module_too(sample, sizes, scope) if is_possible else None
+    if inside is not None:
+        yield Derived(f"{what}, in the module too", inside)
+
+
+def _in_module_too(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Sample | None:
+    """Return a sample with sizes changed, also in the constructor of its module; None if they do not occur there."""
+    module = sample.module or scope.module
+    if module is None or _constructed(module, sizes) == module:
+        return None
+    return resized(replace(sample, module=module), sizes)
 
 
 def _smaller(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Iterator[Derived]:

@@ -55,9 +55,9 @@ def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
 
     def contained(recipe: Tensor) -> Tensor:
         turn = turns.get(id(recipe))
-        return (
-            recipe if turn is None else updated(recipe, contains=(*ELEMENTS[turn:], *ELEMENTS[:turn])[: recipe.numel])
-        )
+        if turn is None:
+            return recipe
+        return updated(recipe, contains=(*ELEMENTS[turn:], *ELEMENTS[:turn])[: recipe.numel])
 
     alone = partial(_with_elements, sample, [] if scope.is_thorough else wide, scope)  # thorough: by_value yields them
     return Derived(f"elements {', '.join(f'{one:g}' for one in ELEMENTS)}", changed(sample, contained), alone, alone)
