@@ -41,10 +41,10 @@ from opcheck.text import one_line
 
 Answer = Literal[
     NotTested, "refused in backward", "hold", "cotangent", "nothing", "memory", "chance",
-    "backward", "forward_ad", "rev_over_rev",
+    "backward", "forward_ad", "rev_over_rev", "reference", "device_consistency", "registration",
 ]  # fmt: skip
 """The result of a look. `hold`: the derivatives are right. `refused in backward`: a derivative raises. `cotangent`,
-`nothing`, `memory` and `chance`: see `PLAIN`. The last three are the names of checks whose claims fail. Else, the look
+`nothing`, `memory` and `chance`: see `PLAIN`. The last six are the names of checks whose claims fail. Else, the look
 is inconclusive.
 """
 PLAIN: dict[Answer, str] = {
@@ -111,10 +111,19 @@ def is_alike(written: Sample, other: Sample) -> bool:
 
     If so, an operator that accepts it does so on purpose, and not by broadcasting.
     """
-    pairs = [(old.sizes, new.sizes) for old, new in zip(written.tensors, other.tensors, strict=False)]
-    sizes = (pair for before, after in pairs for pair in zip(before, after, strict=False))
-    has_ranks = all(len(before) == len(after) for before, after in pairs)
-    return has_ranks and keeps_ties(written, other) and all(new == old or new > 1 for old, new in sizes)
+    pairs = zip(written.tensors, other.tensors, strict=False)
+    sizes = (pair for before, after in pairs for pair in zip(before.sizes, after.sizes, strict=False))
+    keeps = has_same_ranks(written, other) and keeps_ties(written, other)
+    return keeps and all(new == old or new > 1 for old, new in sizes)
+
+
+def has_same_ranks(written: Sample, other: Sample) -> bool:
+    """Return whether each tensor of a derived sample has as many dims as that of the written one.
+
+    If not, a dim may mean another one to a reference, as the last dim to NumPy and the first one to `torch.msort`.
+    """
+    pairs = zip(written.tensors, other.tensors, strict=False)
+    return all(len(before.sizes) == len(after.sizes) for before, after in pairs)
 
 
 def _refused(where: str, error: Exception) -> Look:

@@ -1011,3 +1011,31 @@ class TrackedInEvaluation(Tracked):
 
 class WeightedWrongBeyond16(Weighted):
     wrong = True
+
+
+def sine_of_blocks(x):
+    """sin(x), but 0 in what lies beyond the last whole block of 16 columns: forward and backward agree on it."""
+    whole = x.shape[-1] // 16 * 16 or x.shape[-1]
+    return torch.cat([x[..., :whole].sin(), torch.zeros_like(x[..., whole:])], -1)
+
+
+def sine_without_single_dims(x):
+    """sin(x), without the dims of size 1."""
+    return x.sin().squeeze()
+
+
+def sine_times_two(x, factor=2.0):
+    """sin(2 x), for any factor."""
+    return torch.sin(2.0 * x)
+
+
+def sine_of_multiple(x, factor=2.0):
+    return torch.sin(factor * x)
+
+
+def sum_of_columns(x):
+    return x.cumsum(-1)[..., -1]
+
+
+def sorted_columns(x):
+    return x.sort(0).values

@@ -7,10 +7,11 @@ one that still fails, which is then judged like a written sample.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
-from opcheck.checks.attempts import at_derived, attempt, attempts
+from opcheck.checks.attempts import Attempt, at_derived, attempt, attempts
 from opcheck.checks.behavior.context import of_a_new_module
 from opcheck.checks.calls import Call
 from opcheck.checks.jacobian.compare import compared as jacobian
@@ -22,15 +23,16 @@ from opcheck.checks.looks import (
     Answer,
     Look,
     depends_on_memory,
+    has_same_ranks,
     is_alike,
     look,
     memories_of,
 )
-from opcheck.checks.per_sample import PerSample, implementation
+from opcheck.checks.per_sample import Judge, PerSample, implementation, verdict_by
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.relations import compared
 from opcheck.checks.subject import Context, Subject
-from opcheck.checks.values import registration
+from opcheck.checks.values import device_consistency, reference, registration
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, out_of_reach
 from opcheck.derivatives import tried
 from opcheck.planning.kinds import check_kinds
@@ -42,7 +44,6 @@ from opcheck.spec.render import render
 from opcheck.spec.values import UNSET, Value
 from opcheck.strides import MEMORIES
 
-WRONG = (*PLAIN, *FIRST, *SECOND)
 REFUSED: Sequence[Answer] = ("refused", "refused in backward")
 BLOCK = 16
 """A lower bound of the block sizes of most kernels."""
@@ -51,9 +52,15 @@ BESIDES = (
 )  # fmt: skip
 """The checks that, with derive = "thorough", also run at the first derived sample with each new value of a keyword, and
 at the first ones with a dim of size 1 and with one larger than a block."""
-ALWAYS = {"registration": registration.fast}
-"""What also runs at each derived sample of the kind of the written one, by check: fake tensors may have other shapes or
-strides than real ones at some sizes and in some memory formats only."""
+ALWAYS: dict[Answer, Judge] = {
+    "reference": partial(reference.judge, up_to_rounding=True),
+    "device_consistency": device_consistency.outputs,
+    "registration": partial(registration.judge, tests=registration.FAST),
+}
+"""The claims that are tested at derived samples where derivatives hold, by check. Derivatives also hold for a kernel
+that leaves out the last columns in forward and in backward, but its values are wrong. Fake tensors may have other
+shapes or strides than real ones at some sizes and in some memory formats only."""
+WRONG = (*PLAIN, *FIRST, *SECOND, *ALWAYS)
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
 """The memory formats of cotangents that are tested at derived samples, besides plain ones."""
 
@@ -102,6 +109,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
         yield Derived("memory as written", sample), sample, Look("memory", FOR_MEMORY), False
     thorough = context.is_thorough
     further = SECOND if all(_is_claimed(context, name) for name in SECOND) else ()
+    always = [name for name in ALWAYS if _is_claimed(context, name)]
     for one, made in attempts(context, sample, thorough):
         layout = memories_of(one.sample)
         is_new = layout not in layouts and (bool(layout) or _has_strides(one.sample))
@@ -117,6 +125,8 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
                 further = ()  # it fails at the written sample as well, where another check reports it
             else:
                 said = again
+        if said.answer == "hold" and (wrong := _failing(context, made, always)):
+            said = Look(wrong)
         yield one, written, said, thorough and is_first
         for other in squared(one) if said.answer == "refused in backward" else ():
             said = look(attempt(context, written, other.sample))
@@ -141,8 +151,10 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
     claims = SECOND if answer in SECOND else FIRST
 
     def said_at(sample: Sample) -> Answer:
-        return look(attempt(context, written, sample), memories, claims).answer
+        made = attempt(context, written, sample)
+        return _answer_of(answer, made) if answer in ALWAYS else look(made, memories, claims).answer
 
+    judge = ALWAYS.get(answer, jacobian)
     sample, words = smallest(one, written, said_at, answer)
     for candidate in (sample, one.sample):  # they have the same name, so each needs its own cache
         shown = [f"{', '.join(words)}"] if words and candidate is sample else []
@@ -151,12 +163,33 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
             lines = [*shown, f"add this sample: {candidate.toml()}", said.note]
             wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join(lines), code=code)
             return replace(wrong, at=("backward", candidate))
-        verdict = PerSample(jacobian).verdict(replace(context.under(answer), cache=Cache()), candidate)
+        check = PerSample(judge, derivative=judge is jacobian)
+        verdict = check.verdict(replace(context.under(answer), cache=Cache()), candidate)
         if verdict.is_failure or verdict.blocked:  # blocked: another claim fails there
             root = verdict.root or verdict
             own = replace(verdict, title=root.title, blocked="", root=None)
             return at_derived(one, own, verdict.blocked or answer, candidate, shown)
     return None
+
+
+def _failing(context: Context, made: Attempt, names: Iterable[Answer]) -> Answer | None:
+    """Return the name of the first check in `ALWAYS` that fails at a sample and holds at the written one; else None."""
+    sample = made.written if made.subject is None else made.subject.sample
+    for name in names:
+        is_comparable = is_alike if name == "registration" else has_same_ranks
+        if not is_comparable(made.written, sample) or _answer_of(name, made) != name:
+            continue
+        if _answer_of(name, attempt(context, made.written, made.written)) == "hold":
+            return name
+    return None
+
+
+def _answer_of(name: Answer, made: Attempt) -> Answer:
+    """Return the name of a check in `ALWAYS` if it fails at a sample, "hold" if not, or why it is not tested there."""
+    if made.subject is None or made.answer is not None:
+        return made.answer or "untold"
+    verdict = verdict_by(ALWAYS[name], replace(made.subject, context=made.subject.context.under(name)))
+    return name if verdict.is_failure and verdict.state != "refused" else "hold"
 
 
 def _novelty(context: Context, written: Sample, other: Sample) -> frozenset[object]:
@@ -195,15 +228,13 @@ def _keywords(sample: Sample, context: Context) -> dict[str, Value]:
 def _besides(context: Context, written: Sample, one: Derived, is_first: bool) -> Verdict | None:
     """Return the first failure of a check that passes at the written sample; None if there is none.
 
-    is_first: whether the checks in `BESIDES` run, and not only those in `ALWAYS`.
+    is_first: whether the checks in `BESIDES` run.
     """
     cache, quick = Cache(), {**context.overrides, "derive": "standard"}  # without the slow tests
-    always = ALWAYS if is_alike(written, one.sample) else {}
-    checks = {name: implementation(check_kinds()[name]) for name in BESIDES} if is_first else always
-    for name, check in checks.items():
+    for name in BESIDES if is_first else ():
         if not _is_claimed(context, name):
             continue
-        own = replace(context.under(name), cache=cache, overrides=quick)
+        own, check = replace(context.under(name), cache=cache, overrides=quick), implementation(check_kinds()[name])
         wrong = check.verdict(own, one.sample)
         if wrong.is_failure and wrong.state != "refused" and check.verdict(own, written).passed:
             return at_derived(one, wrong, name, one.sample)

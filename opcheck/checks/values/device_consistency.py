@@ -50,6 +50,11 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         yield _compared(subject, cpu, names["tangents"], tangents_at, "forward_ad", sizes)
 
 
+def outputs(subject: Subject) -> Verdict:
+    """Compare the outputs with those on the CPU. At samples where the derivatives hold, this tells what is wrong."""
+    return _compared(subject, on_cpu(subject), names_of_parts(subject)["outputs"], values_of)
+
+
 def _compared(
     subject: Subject, cpu: Truth, names: Sequence[str], call: Callable[[Subject, Moved], Tensors], root: str = "",
     sizes: Callable[[], Sequence[float]] | None = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.samples.function import with_own_first
 
 FAST = ("test_schema", "test_autograd_registration", "test_faketensor")
-"""The tests that take milliseconds. AOT dispatch takes a third of a second."""
+"""The tests that take milliseconds, for derived samples. AOT dispatch takes a third of a second."""
 
 
 def judge(subject: Subject, tests: Sequence[str] = (*FAST, "test_aot_dispatch_dynamic")) -> Verdict:
@@ -37,5 +36,3 @@ def judge(subject: Subject, tests: Sequence[str] = (*FAST, "test_aot_dispatch_dy
 
 
 check = PerSample(judge, derivative=False)
-fast = PerSample(partial(judge, tests=FAST), derivative=False)
-"""The check without AOT dispatch, for derived samples."""
