@@ -198,7 +198,12 @@ def test_what_written_samples_let_pass_is_found_and_made_small(tmp_path, outcome
     ("name", "found"),
     [
         ("pairs_with_fake_of_even", ("1031", "Shapes torch.Size([1, 1]) and torch.Size([1, 0]) are not equal")),
-        ("half_in_any_memory", ("memory transposed", "Stride mismatch")),
+        pytest.param(
+            *("half_in_any_memory", ("memory transposed", "Stride mismatch")),
+            marks=pytest.mark.skipif(
+                torch.__version__ < "2.7", reason="torch does not compare strides of fake tensors"
+            ),
+        ),
         ("pairs", ()),
         ("right_half", ()),
         ("sum_of_one_shape", ()),
