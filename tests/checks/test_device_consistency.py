@@ -49,7 +49,7 @@ ARGS = {
 
 def operator(name):
     samples = f"samples = [{{ args = [{ARGS.get(name, '{ shape = [2, 3], low = 0.6, high = 2 }')}] }}]"
-    vary = "" if name in ("unchecked", "beyond") else "vary = false"
+    vary = "" if name in ("unchecked", "beyond", "blocks") else "vary = false"
     return f'[[operator]]\nname = "on_device.{name}"\n{vary}\n{KEYS.get(name, "")}\n{samples}\n'
 
 
@@ -59,7 +59,7 @@ def finished(shared):  # noqa: F811
         shutil.rmtree(project.folder / "specs")
         shutil.copytree(EXAMPLE / "torch_sim", project.folder / "torch_sim")
         shutil.copy(TESTS / "operators" / "on_device.py", project.folder)
-        names = (*FAULTS, *STRIDES, *RIGHT, "only_elsewhere", "on_sim", "beyond", "inference")
+        names = (*FAULTS, *STRIDES, *RIGHT, "only_elsewhere", "on_sim", "beyond", "inference", "blocks")
         project.write("specs/all.toml", "\n".join(map(operator, names)))
         devices = 'devices = ["torch_sim/profiles"]'
         project.write(
@@ -151,3 +151,15 @@ def test_what_a_kernel_does_not_check_is_not_tried_on_a_device(finished, name, a
     assert record["outcome"] == "passed", record["message"]
     assert record["fields"]["derived"][answer] > 0
     assert record["fields"]["derived"]["hold"] > 0
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_values_that_differ_at_a_derived_sample_alone_fail_there(finished, dtype):
+    assert record_of(finished, "blocks", dtype=dtype)["outcome"] == "passed"
+    record = record_of(finished, "blocks", "derived", dtype)
+    assert record["outcome"] == "failed"
+    assert record["reason"].startswith(
+        "derived: sizes 2 -> 17, 3 -> 18: device_consistency: results differ from those on the CPU"
+    )
+    assert "a size of 16 holds where 17 fails" in record["message"]
+    assert "{ args = [{ shape = [1, 17]" in record["message"].split("add this sample: ")[1].splitlines()[0]

@@ -162,3 +162,10 @@ class Unchecked(torch.autograd.Function):
 
 def unchecked(x, index):
     return Unchecked.apply(x, index)
+
+
+def blocks(x):
+    """x^3. Elsewhere, columns beyond the last whole block of 16 are 0, in forward and in backward alike."""
+    whole = x.shape[-1] // 16 * 16 or x.shape[-1]
+    left_out = torch.zeros_like(x[..., whole:]) if elsewhere(x) else x[..., whole:] ** 3
+    return torch.cat([x[..., :whole] ** 3, left_out], -1)

@@ -41,7 +41,7 @@ def smallest(one: Derived, written: Sample, look: Look, wrong: str) -> tuple[Sam
     usual = replace(sample, module=written.module)
     if sample.module != written.module and look(usual) == wrong:
         sample = usual
-    return sample, words + more
+    return sample, [*dict.fromkeys(words + more)]
 
 
 def _leads(sample: Sample, written: Sample) -> bool:
