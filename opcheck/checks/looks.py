@@ -41,10 +41,10 @@ from opcheck.text import one_line
 
 Answer = Literal[
     NotTested, "refused in backward", "hold", "cotangent", "nothing", "memory", "chance",
-    "backward", "forward_ad", "rev_over_rev", "reference", "device_consistency", "registration",
+    "backward", "forward_ad", "rev_over_rev",
 ]  # fmt: skip
 """The result of a look. `hold`: the derivatives are right. `refused in backward`: a derivative raises. `cotangent`,
-`nothing`, `memory` and `chance`: see `PLAIN`. The last six are the names of checks whose claims fail. Else, the look
+`nothing`, `memory` and `chance`: see `PLAIN`. The last three are the names of checks whose claims fail. Else, the look
 is inconclusive.
 """
 PLAIN: dict[Answer, str] = {

@@ -546,6 +546,7 @@ def test_what_the_reference_refuses_is_no_sample_for_an_operator_that_checks_not
     ("name", "reference", "what", "sample"),
     [
         ("sine_of_blocks", "numpy.sin", "sizes 2 -> 17, 3 -> 18", "{ args = [{ shape = [1, 17] }] }"),
+        ("sine_but_for_zero", "numpy.sin", "tensor 0 = 0", "{ args = [{ shape = [1, 1], mean = 0.0, std = 0.0 }] }"),
         ("sine_without_single_dims", "numpy.sin", "size 2 -> 1", "{ args = [{ shape = [1, 1] }] }"),
         ("sine_times_two", "operators.varied.sine_of_multiple", "factor = 6.0", "{ factor = 6.0 } }"),
     ],
@@ -750,10 +751,24 @@ def test_what_is_wrong_as_written_is_left_to_its_own_check(tmp_path, dtype):
 
 
 @BOTH
+@pytest.mark.parametrize(
+    ("name", "keys", "words"),
+    [
+        ("writes_beyond_16", "", "purity: forward changes what it is given"),
+        (
+            "sine",
+            "variants = [{ kind = 'inplace', target = 'operators.varied.sine_of_blocks_in_place' }]",
+            "variants: output 0 is not that of the function",
+        ),
+    ],
+)
 @pytest.mark.parametrize(("derive", "expected"), [("standard", "passed"), ("thorough", "failed")])
-def test_other_checks_have_their_say_at_derived_samples_if_the_project_is_thorough(tmp_path, derive, expected, dtype):
-    found = outcome_of(tmp_path, "writes_beyond_16", dtype, derive=derive)
+def test_other_checks_have_their_say_at_derived_samples_if_the_project_is_thorough(
+    tmp_path, name, keys, words, derive, expected, dtype
+):
+    found = outcome_of(tmp_path, name, dtype, keys=keys, derive=derive)
     assert found.outcome == expected, found.message
     if expected == "failed":
         assert "3 -> " in found.reason
-        assert ": purity: forward changes what it is given" in found.reason
+        assert words in found.reason
+        assert "a size of 16 holds where 17 fails" in found.message

@@ -1024,6 +1024,21 @@ def sine_without_single_dims(x):
     return x.sin().squeeze()
 
 
+def sine_but_for_zero(x):
+    """sin(x), but 1 at 0."""
+    return torch.where(x == 0, torch.ones_like(x), x.sin())
+
+
+def sine(x):
+    return x.sin()
+
+
+def sine_of_blocks_in_place(x):
+    """sin(x) in place, but x in columns beyond 16."""
+    x[..., :16].sin_()
+    return x
+
+
 def sine_times_two(x, factor=2.0):
     """sin(2 x), for any factor."""
     return torch.sin(2.0 * x)

@@ -7,7 +7,7 @@ one that still fails, which is then judged like a written sample.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -28,7 +28,7 @@ from opcheck.checks.looks import (
     look,
     memories_of,
 )
-from opcheck.checks.per_sample import Judge, PerSample, implementation, verdict_by
+from opcheck.checks.per_sample import PerSample, implementation, verdict_by
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.relations import compared
 from opcheck.checks.subject import Context, Subject
@@ -47,39 +47,45 @@ from opcheck.strides import MEMORIES
 REFUSED: Sequence[Answer] = ("refused", "refused in backward")
 BLOCK = 16
 """A lower bound of the block sizes of most kernels."""
+ALWAYS = {
+    "reference": PerSample(partial(reference.judge, up_to_rounding=True), derivative=False),
+    "device_consistency": PerSample(device_consistency.outputs, derivative=False),
+    "registration": PerSample(partial(registration.judge, tests=registration.FAST), derivative=False),
+}
+"""The claims that are tested at derived samples unless derivatives are wrong, by check. A kernel that leaves out the
+last columns in forward and in backward has right derivatives, but wrong values. Fake tensors may have other shapes or
+strides than real ones at some sizes and in some memory formats only."""
+COMPARABLE = {"reference": has_same_ranks, "device_consistency": has_same_ranks, "registration": is_alike}
+"""The condition on the written and the derived sample under which a check applies to the latter; default: none."""
 BESIDES = (
-    "purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "buffers", "registration"
+    "purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "variants", "buffers",
+    "registration",
 )  # fmt: skip
 """The checks that, with derive = "thorough", also run at the first derived sample with each new value of a keyword, and
 at the first ones with a dim of size 1 and with one larger than a block."""
-ALWAYS: dict[Answer, Judge] = {
-    "reference": partial(reference.judge, up_to_rounding=True),
-    "device_consistency": device_consistency.outputs,
-    "registration": partial(registration.judge, tests=registration.FAST),
-}
-"""The claims that are tested at derived samples where derivatives hold, by check. Derivatives also hold for a kernel
-that leaves out the last columns in forward and in backward, but its values are wrong. Fake tensors may have other
-shapes or strides than real ones at some sizes and in some memory formats only."""
-WRONG = (*PLAIN, *FIRST, *SECOND, *ALWAYS)
+WRONG = (*PLAIN, *FIRST, *SECOND)
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
 """The memory formats of cotangents that are tested at derived samples, besides plain ones."""
 
 
 def judge(subject: Subject) -> Verdict:
     """Take a look at each derived sample. The first sample that fails is shrunk, and judged."""
-    counts, notes = Counter[str](), list[str]()
-    for one, written, said, is_first in _looks(subject):
+    context, counts, notes = subject.context, Counter[str](), list[str]()
+    always = {name: check for name, check in ALWAYS.items() if _is_claimed(context, name)}
+    besides = [name for name in BESIDES if context.is_thorough and _is_claimed(context, name)]
+    at_first = always | {name: implementation(check_kinds()[name]) for name in besides}
+    for one, made, said, is_first in _looks(subject):
         answer = said.answer
-        if answer in REFUSED and subject.context.device.is_probed and subject.context.device.fault():
+        if answer in REFUSED and context.device.is_probed and context.device.fault():
             # All later calls would fail, too.
             what = f"derived: {one.what}: the device computes nothing from here on"
             return cannot(what, "\n".join(filter(None, [f"at the sample {one.sample.toml()}", said.note])))
         if answer in WRONG:
-            verdict = _judged(subject.context, written, one, said)
+            verdict = _judged(context, made.written, one, said)
             if verdict is not None:
                 return verdict
             answer = "untold"
-        elif answer == "hold" and (verdict := _besides(subject.context, written, one, is_first)) is not None:
+        elif answer not in REFUSED and (verdict := _further(context, made, one, at_first if is_first else always)):
             return verdict
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []
@@ -89,8 +95,8 @@ def judge(subject: Subject) -> Verdict:
     return replace(HOLDS, fields={"derived": dict(counts), **({"notes": notes} if notes else {})})
 
 
-def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
-    """Yield each derived sample with its written sample, the look, and whether the checks of `BESIDES` also run there.
+def _looks(subject: Subject) -> Iterator[tuple[Derived, Attempt, Look, bool]]:
+    """Yield each derived sample with its call, the look, and whether the checks of `BESIDES` also run there.
 
     These run with derive = "thorough", at samples where the look holds and that are the first with a new feature (see
     `_novelty`). There, the look includes second-order derivatives, with any setting.
@@ -105,11 +111,10 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
     """
     context, respects, layouts = subject.context, {frozenset[object]()}, set[frozenset[str]]()
     sample = subject.sample
-    if memories_of(sample) and depends_on_memory(attempt(context, sample, sample)):
-        yield Derived("memory as written", sample), sample, Look("memory", FOR_MEMORY), False
+    if memories_of(sample) and depends_on_memory(made := attempt(context, sample, sample)):
+        yield Derived("memory as written", sample), made, Look("memory", FOR_MEMORY), False
     thorough = context.is_thorough
     further = SECOND if all(_is_claimed(context, name) for name in SECOND) else ()
-    always = [name for name in ALWAYS if _is_claimed(context, name)]
     for one, made in attempts(context, sample, thorough):
         layout = memories_of(one.sample)
         is_new = layout not in layouts and (bool(layout) or _has_strides(one.sample))
@@ -125,13 +130,12 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Sample, Look, bool]]:
                 further = ()  # it fails at the written sample as well, where another check reports it
             else:
                 said = again
-        if said.answer == "hold" and (wrong := _failing(context, made, always)):
-            said = Look(wrong)
-        yield one, written, said, thorough and is_first
+        yield one, made, said, is_first
         for other in squared(one) if said.answer == "refused in backward" else ():
-            said = look(attempt(context, written, other.sample))
+            square = attempt(context, written, other.sample)
+            said = look(square)
             if said.answer not in REFUSED:
-                yield other, written, said, False
+                yield other, square, said, False
         respects.add(respect)
 
 
@@ -150,46 +154,60 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
     memories = [bad.memory] if bad else MEMORIES_OF_COTANGENTS if answer == "memory" else []
     claims = SECOND if answer in SECOND else FIRST
 
-    def said_at(sample: Sample) -> Answer:
-        made = attempt(context, written, sample)
-        return _answer_of(answer, made) if answer in ALWAYS else look(made, memories, claims).answer
+    def said_of(made: Attempt) -> str:
+        return look(made, memories, claims).answer
 
-    judge = ALWAYS.get(answer, jacobian)
-    sample, words = smallest(one, written, said_at, answer)
+    if answer not in PLAIN:
+        return _confirmed(context, written, one, answer, PerSample(jacobian), said_of)
+    sample, words = smallest(one, written, lambda sample: said_of(attempt(context, written, sample)), answer)
+    code = asserted(for_vectors(MEMORIES[bad.memory].code)) if bad else ""
+    lines = [*words, f"add this sample: {sample.toml()}", said.note]
+    wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join(lines), code=code)
+    return replace(wrong, at=("backward", sample))
+
+
+def _further(context: Context, made: Attempt, one: Derived, checks: Mapping[str, PerSample]) -> Verdict | None:
+    """Return the first failure of a check that passes at the written sample; None if there is none."""
+    written = made.written
+    for name, check in checks.items():
+        if name in COMPARABLE and not COMPARABLE[name](written, one.sample):
+            continue
+        said_of = partial(_said_by, name, check)
+        if said_of(made) == name and said_of(attempt(context, written, written)) == "hold":
+            verdict = _confirmed(context, written, one, name, check, said_of)
+            if verdict is not None:
+                return verdict
+    return _of_used_module(context, one) if _is_called_otherwise(context, written, one) else None
+
+
+def _said_by(name: str, check: PerSample, made: Attempt) -> str:
+    """Return the name of a check if it fails at a sample, "hold" if it does not, or why it does not run there."""
+    if made.subject is None or made.answer is not None:
+        return str(made.answer)
+    verdict = verdict_by(check.judge, replace(made.subject, context=_under(made.subject.context, name)))
+    return name if verdict.is_failure and verdict.state != "refused" else "hold"
+
+
+def _confirmed(
+    context: Context, written: Sample, one: Derived, name: str, check: PerSample, said_of: Callable[[Attempt], str]
+) -> Verdict | None:
+    """Return the verdict of a check at the smallest sample that fails; None if it fails neither there nor at `one`.
+
+    said_of: returns the name of the check for a call that fails.
+    """
+    sample, words = smallest(one, written, lambda sample: said_of(attempt(context, written, sample)), name)
     for candidate in (sample, one.sample):  # they have the same name, so each needs its own cache
-        shown = [f"{', '.join(words)}"] if words and candidate is sample else []
-        if answer in PLAIN:
-            code = asserted(for_vectors(MEMORIES[bad.memory].code)) if bad else ""
-            lines = [*shown, f"add this sample: {candidate.toml()}", said.note]
-            wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join(lines), code=code)
-            return replace(wrong, at=("backward", candidate))
-        check = PerSample(judge, derivative=judge is jacobian)
-        verdict = check.verdict(replace(context.under(answer), cache=Cache()), candidate)
+        verdict = check.verdict(replace(_under(context, name), cache=Cache()), candidate)
         if verdict.is_failure or verdict.blocked:  # blocked: another claim fails there
             root = verdict.root or verdict
             own = replace(verdict, title=root.title, blocked="", root=None)
-            return at_derived(one, own, verdict.blocked or answer, candidate, shown)
+            return at_derived(one, own, verdict.blocked or name, candidate, words if candidate is sample else ())
     return None
 
 
-def _failing(context: Context, made: Attempt, names: Iterable[Answer]) -> Answer | None:
-    """Return the name of the first check in `ALWAYS` that fails at a sample and holds at the written one; else None."""
-    sample = made.written if made.subject is None else made.subject.sample
-    for name in names:
-        is_comparable = is_alike if name == "registration" else has_same_ranks
-        if not is_comparable(made.written, sample) or _answer_of(name, made) != name:
-            continue
-        if _answer_of(name, attempt(context, made.written, made.written)) == "hold":
-            return name
-    return None
-
-
-def _answer_of(name: Answer, made: Attempt) -> Answer:
-    """Return the name of a check in `ALWAYS` if it fails at a sample, "hold" if not, or why it is not tested there."""
-    if made.subject is None or made.answer is not None:
-        return made.answer or "untold"
-    verdict = verdict_by(ALWAYS[name], replace(made.subject, context=made.subject.context.under(name)))
-    return name if verdict.is_failure and verdict.state != "refused" else "hold"
+def _under(context: Context, check: str) -> Context:
+    """Return the context under another check, without its slow tests."""
+    return replace(context.under(check), overrides={**context.overrides, "derive": "standard"})
 
 
 def _novelty(context: Context, written: Sample, other: Sample) -> frozenset[object]:
@@ -223,22 +241,6 @@ def _keywords(sample: Sample, context: Context) -> dict[str, Value]:
     constructor = {} if module is None else module.kwargs
     plain = {str(place): one for place, one in enumerate(sample.args) if isinstance(one, (bool, int, float, str))}
     return plain | sample.kwargs | {f"module.{name}": value for name, value in constructor.items()}
-
-
-def _besides(context: Context, written: Sample, one: Derived, is_first: bool) -> Verdict | None:
-    """Return the first failure of a check that passes at the written sample; None if there is none.
-
-    is_first: whether the checks in `BESIDES` run.
-    """
-    cache, quick = Cache(), {**context.overrides, "derive": "standard"}  # without the slow tests
-    for name in BESIDES if is_first else ():
-        if not _is_claimed(context, name):
-            continue
-        own, check = replace(context.under(name), cache=cache, overrides=quick), implementation(check_kinds()[name])
-        wrong = check.verdict(own, one.sample)
-        if wrong.is_failure and wrong.state != "refused" and check.verdict(own, written).passed:
-            return at_derived(one, wrong, name, one.sample)
-    return _of_used_module(context, one) if _is_called_otherwise(context, written, one) else None
 
 
 def _is_called_otherwise(context: Context, written: Sample, one: Derived) -> bool:
