@@ -745,6 +745,14 @@ def test_second_derivatives_are_looked_at_for_size_one_if_the_project_is_thoroug
 
 
 @BOTH
+def test_second_derivatives_are_looked_at_where_a_tensor_takes_several_blocks(tmp_path, dtype):
+    found = outcome_of(tmp_path, "wrong_twice_beyond_512", dtype, keys=NO_FORWARD)
+    assert found.outcome == "failed"
+    assert ": rev_over_rev: " in found.reason
+    assert "holds where" in found.message
+
+
+@BOTH
 def test_what_is_wrong_as_written_is_left_to_its_own_check(tmp_path, dtype):
     assert outcome_of(tmp_path, "wrong_twice", dtype, keys=NO_FORWARD).outcome == "passed"
     assert outcome_of(tmp_path, "wrong_twice", dtype, keys=NO_FORWARD, check="rev_over_rev").outcome == "failed"

@@ -299,6 +299,10 @@ def wrong_twice_for_size_one(x):
     return SquareBySlope.apply(x, 1 in x.shape)
 
 
+def wrong_twice_beyond_512(x):
+    return SquareBySlope.apply(x, x.numel() > 512)
+
+
 def wrong_twice(x, flip: bool = False):
     """At the written sample, too."""
     return SquareBySlope.apply(-x if flip else x, True)

@@ -45,8 +45,8 @@ from opcheck.spec.values import UNSET, Value
 from opcheck.strides import MEMORIES
 
 REFUSED: Sequence[Answer] = ("refused", "refused in backward")
-BLOCK = 16
-"""A lower bound of the block sizes of most kernels."""
+BLOCK, BLOCKS = 16, 512
+"""A lower bound of the block sizes of most kernels, and a number of elements that takes several blocks in many."""
 ALWAYS = {
     "reference": PerSample(partial(reference.judge, up_to_rounding=True), derivative=False),
     "device_consistency": PerSample(device_consistency.outputs, derivative=False),
@@ -214,8 +214,8 @@ def _novelty(context: Context, written: Sample, other: Sample) -> frozenset[obje
     """Return what is new about a derived sample, as a key.
 
     That is a changed keyword with its value, several changed keywords without values, or the number of tensors if some
-    are left out; with derive = "thorough", the dims of size 1 and those larger than a block. It is empty if other
-    things differ, too.
+    are left out; else whether a tensor takes several blocks or, with derive = "thorough", the dims of size 1 and those
+    larger than a block. It is empty if other things differ, too.
     """
     before, after = (_keywords(one, context) for one in (written, other))
     changed = {key for key, value in after.items() if before.get(key, UNSET) != value}
@@ -224,9 +224,11 @@ def _novelty(context: Context, written: Sample, other: Sample) -> frozenset[obje
     if changed:
         key = (*changed, render(after[next(iter(changed))])) if len(changed) == 1 else changed
         return frozenset(key if other.tensors == written.tensors else ())
-    pairs = [*zip(written.tensors, other.tensors, strict=True)] if context.is_thorough else []
+    pairs = [*zip(written.tensors, other.tensors, strict=True)]
     if any(updated(one, shape=None) != updated(another, shape=None) for one, another in pairs):
         return frozenset()
+    if not context.is_thorough:
+        return frozenset(BLOCKS for recipe in other.tensors if recipe.numel > BLOCKS)
     sizes = ((k, dim, size) for k, (_, own) in enumerate(pairs) for dim, size in enumerate(own.sizes))
     return frozenset((k, dim, size > BLOCK) for k, dim, size in sizes if size == 1 or size > BLOCK)
 
