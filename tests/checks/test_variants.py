@@ -162,6 +162,7 @@ def test_an_out_that_is_not_written_to_fails_whatever_was_in_its_memory(verdict_
     ("operator", "reason"),
     [
         ("fills_a_flat_out", "output 0 is not that of the function, called by out= a transposed buffer"),
+        ("writes_beyond_out", "out= a transposed buffer writes beside it"),
         ("returns_another_than_out", "out= is filled, but another tensor is returned"),
     ],
 )

@@ -336,6 +336,16 @@ def fills_a_flat_out(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     return out
 
 
+def writes_beyond_out(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Writes a number too many where out= is not contiguous."""
+    y = x * x
+    if out is None:
+        return y
+    if not out.is_contiguous():
+        out.as_strided((1,), (1,), out.storage_offset() + out.numel()).fill_(7.0)
+    return out.copy_(y)
+
+
 def returns_another_than_out(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Writes to out=, and returns other memory."""
     y = x * x

@@ -150,26 +150,32 @@ def _in_other_memory(
     shapes_stay = [tensor.shape for tensor in values] == [tensor.shape for tensor in others]
     if not values or not shapes_stay or not are_strided((*values, *expected)):
         return HOLDS
-    verdict = _in_slices(subject, values, others, call, expected, f"{way} a slice of a larger buffer")
+    larger = [torch.stack(pair, -1) for pair in zip(values, others, strict=True)]
+    slices, beside = (tuple(whole[..., k] for whole in larger) for k in (0, 1))
+    verdict = _into(subject, slices, beside, call, expected, f"{way} a slice of a larger buffer")
     plain = (tensor.resolve_conj().resolve_neg().clone() for tensor in values)
     turned = tuple(map(transposed, plain))  # unlike those of slices, their reshape(-1) is no view
-    if not verdict.passed or subject.function.seed is not None or all(tensor.is_contiguous() for tensor in turned):
+    if not verdict.passed or all(tensor.is_contiguous() for tensor in turned):
         return verdict
-    if isinstance(tried(lambda: call(turned)), Exception):
-        return HOLDS
-    return _same(subject, turned, expected, f"{way} a transposed buffer")
+    turned, rest = zip(*map(_with_room, turned), strict=True)
+    return _into(subject, turned, rest, call, expected, f"{way} a transposed buffer")
 
 
-def _in_slices(
-    subject: Subject, values: Tensors, others: Tensors, call: Callable[[Tensors], Any], expected: Tensors, way: str
+def _with_room(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a copy of a tensor, with its strides, in the middle of a larger buffer, and the rest of that buffer."""
+    rows = tensor.new_zeros(3, tensor.numel())
+    return rows[1].as_strided(tensor.shape, tensor.stride()).copy_(tensor), rows[::2]
+
+
+def _into(
+    subject: Subject, buffers: Tensors, beside: Tensors, call: Callable[[Tensors], Any], expected: Tensors, way: str
 ) -> Verdict:
-    """Return whether a call writes the expected values into slices of larger buffers, and nothing outside of them."""
-    larger = [torch.stack(pair, -1) for pair in zip(values, others, strict=True)]
-    slices = tuple(whole[..., 0] for whole in larger)
-    if isinstance(tried(lambda: call(slices)), Exception):
+    """Return whether a call writes the expected values into buffers, and nothing beside them. It may reject them."""
+    before = [tensor.clone() for tensor in beside]
+    if isinstance(tried(lambda: call(buffers)), Exception):
         return HOLDS
-    verdict = HOLDS if subject.function.seed is not None else _same(subject, slices, expected, way)
-    if not verdict.passed or all(map(equal, others, (whole[..., 1] for whole in larger))):
+    verdict = HOLDS if subject.function.seed is not None else _same(subject, buffers, expected, way)
+    if not verdict.passed or all(map(equal, beside, before)):
         return verdict
     return fails(f"variants: {way} writes beside it")
 
