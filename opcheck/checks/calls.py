@@ -19,7 +19,7 @@ from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
 from opcheck.samples.cache import once
 from opcheck.samples.layouts import copied, own
-from opcheck.samples.results import differentiable, leaves_of, plain
+from opcheck.samples.results import differentiable, leaves_of, plain, with_gradient
 
 T = TypeVar("T")
 Tensors = tuple[Tensor, ...]
@@ -82,7 +82,7 @@ class Call:
         The leaves of the returned call are the leaves and the cotangents, its results the gradients that require grad.
         """
         pulled = self.gradients(cotangents, create_graph=True)
-        return Call((*self.leaves, *cotangents), tuple(gradient for gradient in pulled if gradient.requires_grad))
+        return Call((*self.leaves, *cotangents), with_gradient(pulled))
 
 
 def recorded(subject: Subject) -> Call:

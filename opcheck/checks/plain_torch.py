@@ -18,6 +18,7 @@ from opcheck.derivatives.check_claim import derivative_named
 from opcheck.samples.cache import Cache
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.realize import constants
+from opcheck.samples.results import has_derivative
 from opcheck.samples.source import DRAWING, Source, Unwritable, tensor
 from opcheck.text import printable
 
@@ -171,7 +172,7 @@ def _function(subject: Subject, source: Source) -> Iterator[str]:
     for index in function.written:
         yield f"    {names[index]} = {names[index]}.clone()"
     smooth = subject.output_info.requires_grad and subject.check != "detached"
-    outputs = source.outputs(result, lambda y: y.requires_grad if smooth else y.is_floating_point() or y.is_complex())
+    outputs = source.outputs(result, lambda y: y.requires_grad if smooth else has_derivative(y))
     if outputs == ["result"] and not function.inplace:
         yield f"    return [{call}]"
         return

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import BackwardCFunction
 
-from opcheck.derivatives.autodiff import nodes_of
+from opcheck.derivatives.autodiff import functions_in
+from opcheck.samples.results import with_gradient
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,6 @@ class RawGradient:
         return f"gradient {self.position} of the backward function; autograd converts it silently, and digits are lost"
 
 
-def functions_of(outputs: tuple[Tensor, ...]) -> list[Any]:
-    """Return the nodes of custom `torch.autograd.Function`s in the graph of outputs."""
-    return [node for node in nodes_of(outputs) if isinstance(node, BackwardCFunction)]
-
-
 def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> list[RawGradient]:
     """Run one backward pass of `outputs` and return the gradients that each Python function in the graph returns.
 
@@ -47,14 +42,13 @@ def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> li
     gradient is recorded where the function returns it.
     """
     gradients: list[RawGradient] = []
-    nodes = functions_of(outputs)
+    nodes = functions_in(outputs)
     if not nodes:
         return gradients
     for node in nodes:
         _watch(node, gradients)
-    differentiable = [output for output in outputs if output.requires_grad]
-    cotangents = [torch.ones_like(output) for output in differentiable]
-    torch.autograd.grad(differentiable, leaves, cotangents, allow_unused=True)
+    smooth = with_gradient(outputs)
+    torch.autograd.grad(smooth, leaves, [torch.ones_like(output) for output in smooth], allow_unused=True)
     return gradients
 
 

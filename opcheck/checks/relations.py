@@ -24,7 +24,7 @@ from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.rounding import rounding_unit
 from opcheck.derivatives.uncertainty import largest
 from opcheck.samples.layouts import equal
-from opcheck.samples.results import differentiable
+from opcheck.samples.results import has_derivative
 
 T = TypeVar("T")
 ROUNDING = 2e4
@@ -203,8 +203,7 @@ def agree(
         except AssertionError as error:
             if same_arithmetic and atol is None and _differ_by_rounding(g, e):
                 continue
-            output = output_label(index, names[index] if names else "")
-            return fails(f"{check}: {output} is not that of {whose}", str(error), code=code)
+            return fails(f"{check}: {output_label(index, names)} is not that of {whose}", str(error), code=code)
     return HOLDS
 
 
@@ -221,7 +220,7 @@ def _are_alike(one: Tensor, other: Tensor) -> bool:
 
 def _differ_by_rounding(one: Tensor, other: Tensor) -> bool:
     """Return whether two floating or complex tensors differ by a few rounding units of the largest number."""
-    if not (_are_alike(one, other) and differentiable([other])):
+    if not (_are_alike(one, other) and has_derivative(other)):
         return False
     got, expected = vector([one]), vector([other])
     return largest_difference(got, expected) <= LEAST * rounding_unit(other.dtype) * largest(expected)

@@ -466,7 +466,7 @@ class Subject:
     def output_names(self) -> tuple[str, ...]:
         """The names of the outputs under test, for messages."""
         names = self.function.names(self.result)
-        return tuple(output_label(index, names[index] if names else "") for index in range(len(self.outputs)))
+        return tuple(output_label(index, names) for index in range(len(self.outputs)))
 
     @property
     def leaf_names(self) -> tuple[str, ...]:

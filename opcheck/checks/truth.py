@@ -22,7 +22,7 @@ from opcheck.derivatives.rounding import Computation, Moved
 from opcheck.derivatives.uncertainty import largest
 from opcheck.samples.cache import Memo
 from opcheck.samples.inputs import Inputs
-from opcheck.samples.results import differentiable
+from opcheck.samples.results import has_derivative
 from opcheck.spec.dtypes import double_of, finer_than
 
 T = TypeVar("T")
@@ -171,5 +171,5 @@ def names_of_parts(subject: Subject) -> dict[str, Sequence[str]]:
     return {
         "outputs": subject.output_names,
         "gradients": [f"the gradient of {name}" for name in subject.leaf_names],
-        "tangents": [f"the tangent of {name}" for name, output in named if differentiable([output])],
+        "tangents": [f"the tangent of {name}" for name, output in named if has_derivative(output)],
     }

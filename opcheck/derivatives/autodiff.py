@@ -18,6 +18,7 @@ from typing import Any, Literal
 import torch
 import torch.autograd.forward_ad as fwad
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 
 from opcheck.derivatives.coordinates import tensors_of, vector
 
@@ -270,3 +271,8 @@ def nodes_of(outputs: Sequence[Tensor]) -> Iterator[Any]:
         seen.add(node)
         yield node
         waiting.extend(following for following, _ in node.next_functions)
+
+
+def functions_in(outputs: Sequence[Tensor]) -> list[Any]:
+    """Return the nodes of custom `torch.autograd.Function`s in the autograd graph of some outputs."""
+    return [node for node in nodes_of(outputs) if isinstance(node, BackwardCFunction)]

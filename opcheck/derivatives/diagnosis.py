@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import BackwardCFunction
 
-from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pushforward, layers, nodes_of
+from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pushforward, functions_in, layers, nodes_of
 from opcheck.derivatives.coordinates import index_text, largest_difference, same, vector
 from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Entry, Finding, Names, Pair
@@ -140,8 +139,7 @@ def _saved(outputs: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
     """Return the floating and complex tensors without a graph that each autograd.Function has saved, with its name."""
     return [
         (type(node).__name__, tensor)
-        for node in nodes_of(outputs)
-        if isinstance(node, BackwardCFunction)
+        for node in functions_in(outputs)
         for tensor in (*node.saved_tensors, *vars(node).values())
         if isinstance(tensor, Tensor)
         and not tensor.requires_grad

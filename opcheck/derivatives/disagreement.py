@@ -121,9 +121,9 @@ class Disagreement:
         return cls(text, "wrong", mismatch, tuple(findings), tuple(worst), pair, below_atol=below_atol)
 
 
-def output_label(output: int, name: str) -> str:
-    """Return the label of an output: `output 0`, or `output.loss` if it has a name."""
-    return f"output{name}" if name else f"output {output}"
+def output_label(output: int, names: Sequence[str]) -> str:
+    """Return the label of an output: `output.loss`, or `output 0` if outputs have no names (`names` is empty)."""
+    return f"output{names[output]}" if names else f"output {output}"
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,7 @@ class Names:
     def of(cls, function: Differentiable, leaves: Tensors) -> Names:
         """Return the labels for a function of some leaves."""
         if isinstance(function, Primal):
-            names = function.output_names
-            above = tuple(output_label(k, names[k] if names else "") for k in function.chosen)
+            above = tuple(output_label(k, function.output_names) for k in function.chosen)
             return cls(above, function.leaf_names or tuple(f"input {k}" for k in range(len(leaves))))
         inner = cls.of(function.inner, function.leaves(leaves))
         if isinstance(function, Sum):

@@ -19,7 +19,7 @@ from torch.nn import Module
 from torch.nn.parameter import is_lazy
 
 from opcheck.samples.draw import draw
-from opcheck.samples.results import leaves_of
+from opcheck.samples.results import has_derivative, leaves_of
 from opcheck.spec.operator import Construction, Init
 from opcheck.spec.problems import listing, nearest, worded
 from opcheck.spec.recipe import Tensor as Recipe
@@ -99,7 +99,7 @@ class ModuleCall:
     @property
     def converts(self) -> bool:
         """Whether `Module.to` can convert parameters or buffers. It raises for integral dtypes."""
-        return any(tensor.is_floating_point() or tensor.is_complex() for tensor in self.state.values())
+        return any(map(has_derivative, self.state.values()))
 
     @cached_property
     def is_lazy(self) -> bool:
@@ -177,7 +177,7 @@ def initial(module: Module, imaginary: Module | None, init: Mapping[str, Init]) 
     second = {} if imaginary is None else dict(imaginary.named_parameters())
     _refuse_unknown(init, parameters, buffers)
     for name, tensor in (*parameters.items(), *buffers.items()):
-        is_number = tensor.is_floating_point() or tensor.is_complex()
+        is_number = has_derivative(tensor)
         patterns = [pattern for pattern in init if fnmatchcase(name, pattern)] if name in parameters else [name]
         own = init.get(patterns[0]) if patterns else None
         value = tensor.detach().clone()

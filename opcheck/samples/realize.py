@@ -18,6 +18,7 @@ from opcheck.samples.inputs import Inputs, Made, Slot, built, mapped, parts, unc
 from opcheck.samples.leaves import Given, Offsets, Through, leaf_of, torch_dtype
 from opcheck.samples.modules import ModuleCall, ModuleRecipe, initial, initialize, uninitialized
 from opcheck.samples.resolve import resolve
+from opcheck.samples.results import has_derivative
 from opcheck.spec import dtypes, values
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
@@ -201,7 +202,7 @@ class _Maker:
 
         grad: whether the recipe requests a derivative. The dtype and `wrt` must allow it, too.
         """
-        if grad and (leaf.is_floating_point() or leaf.is_complex()) and self.wrt(path):
+        if grad and has_derivative(leaf) and self.wrt(path):
             slot = Slot(len(self.leaves), path, through)
             self.leaves.append(leaf.requires_grad_())
             self.slots.append(slot)
@@ -224,4 +225,4 @@ class _Maker:
         """Return a cotangent for second-order checks, which requires grad if its dtype allows."""
         leaf, through = self.leaf(recipe)
         made = through(leaf).detach()
-        return made.requires_grad_() if made.is_floating_point() or made.is_complex() else made
+        return made.requires_grad_(has_derivative(made))

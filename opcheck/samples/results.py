@@ -181,11 +181,16 @@ def _values(output: Tensor) -> Tensor:
     return (output.coalesce() if output.layout is torch.sparse_coo else output).values()
 
 
+def has_derivative(tensor: Tensor) -> bool:
+    """Return whether a tensor has a floating or complex dtype."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
 def differentiable(outputs: Iterable[Tensor]) -> tuple[Tensor, ...]:
     """Return the outputs with a floating or complex dtype."""
-    return tuple(output for output in outputs if output.is_floating_point() or output.is_complex())
+    return tuple(filter(has_derivative, outputs))
 
 
 def with_gradient(outputs: Iterable[Tensor]) -> tuple[Tensor, ...]:
-    """Return the outputs of floating or complex dtype that require grad."""
-    return tuple(output for output in differentiable(outputs) if output.requires_grad)
+    """Return the outputs that require grad."""
+    return tuple(output for output in outputs if output.requires_grad)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from opcheck.samples.results import has_derivative
 from opcheck.samples.through import precisely, symmetrize
 
 
@@ -55,7 +56,7 @@ def _with_singular_values(base: Tensor, spread: float) -> Tensor:
 
 def permutation(base: Tensor) -> Tensor:
     """Return 0 to n-1 shuffled along the last dimension for integer dtypes, permutation matrices for others."""
-    if not (base.is_floating_point() or base.is_complex()):
+    if not has_derivative(base):
         return torch.rand(base.shape, dtype=torch.float64).argsort(dim=-1).to(base.dtype)
     if base.dim() < 2 or base.shape[-1] != base.shape[-2]:
         raise ValueError(f"a permutation matrix must be square, not of shape {list(base.shape)}")

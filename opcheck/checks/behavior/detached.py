@@ -9,9 +9,8 @@ from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable
 from opcheck.derivatives.coordinates import real_size
-from opcheck.derivatives.disagreement import output_label
 from opcheck.derivatives.tolerances import Numbers, too_coarse_in
-from opcheck.samples.results import differentiable
+from opcheck.samples.results import differentiable, has_derivative
 from opcheck.spec.problems import unknown, worded
 
 
@@ -21,19 +20,19 @@ def judge(subject: Subject) -> Verdict:
     Dependence is tested by central differences along one random direction.
     """
     claim, too_coarse = subject.supports.outputs, ""
-    names = subject.output_info.names
-    known = [*range(len(subject.outputs)), *names]
-    for entry in claim if isinstance(claim, tuple) else ():
+    positions = range(len(subject.outputs))
+    known = [*positions, *subject.output_info.names]
+    entries = claim if isinstance(claim, tuple) else positions if claim else ()
+    for entry in entries:
         if entry not in known:
             return cannot(f"detached: supports.outputs: {worded(*unknown('output', entry, known))}")
-    for index, output in enumerate(subject.outputs):
-        name = names[index] if names else ""
-        claimed = claim is True or (claim is not False and (index in claim or name in claim))
+    claimed = {place % len(positions) for place, entry in enumerate(known) if entry in entries}
+    for index, (label, output) in enumerate(zip(subject.output_names, subject.outputs, strict=True)):
         if output.requires_grad:
-            if not claimed:
-                return fails(f"detached: {output_label(index, name)} requires grad, and supports.outputs leaves it out")
+            if index not in claimed:
+                return fails(f"detached: {label} requires grad, and supports.outputs leaves it out")
             continue
-        if not (claimed and differentiable((output,)) and output.numel()):
+        if index not in claimed or not has_derivative(output) or not output.numel():
             continue
         dtype = subject.coarsest([output])
         numbers = subject.context.numbers_in(dtype)
@@ -42,7 +41,7 @@ def judge(subject: Subject) -> Verdict:
         elif evidence := _depends(subject, index, numbers):
             place = len(differentiable(subject.outputs[:index]))
             return fails(
-                f"detached: {output_label(index, name)} does not require grad, but depends on the inputs",
+                f"detached: {label} does not require grad, but depends on the inputs",
                 evidence,
                 code=f"assert function(*inputs)[{place}].requires_grad, 'it depends on the inputs'",
             )
@@ -55,7 +54,7 @@ def _depends(subject: Subject, index: int, numbers: Numbers) -> str:
     Entries that change by more than 20% at twice the step are left out: the output has a jump there.
     """
     direction = direction_of(subject)
-    sizes = [real_size(output) if differentiable((output,)) else 0 for output in subject.outputs]
+    sizes = [real_size(output) if has_derivative(output) else 0 for output in subject.outputs]
     fine, coarse = (torch.split(slope(subject, direction, k * numbers.eps), sizes)[index] for k in (1, 2))
     steady = (fine - coarse).abs() <= 0.2 * fine.abs()
     most = float(torch.where(steady, fine.abs(), 0.0).max())

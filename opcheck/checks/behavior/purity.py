@@ -20,6 +20,7 @@ from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import are_strided
 from opcheck.devices.generators import generators
 from opcheck.samples.captured import captured
+from opcheck.samples.results import with_gradient
 from opcheck.samples.watched import Watched
 from opcheck.text import class_of
 
@@ -70,7 +71,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     watched = [Watched.of(*named) for named in (*tensors_among(args, kwargs, parameters), *held)]
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     yield _unchanged("forward", watched, names)
-    call = Call(leaves, tuple(y for y in outputs if y.requires_grad))
+    call = Call(leaves, with_gradient(outputs))
     cotangents = tuple(v.requires_grad_() for v in call.cotangents)
     watched += Watched.all("output", call.outputs) + Watched.all("cotangent", cotangents)
     stages: dict[str, Callable[[], object]] = {}

@@ -15,6 +15,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, fails
 from opcheck.derivatives import tried
 from opcheck.samples.inputs import built, parts
+from opcheck.samples.results import has_derivative
 
 TRIES = 5
 """The maximum number of pairs of calls to make until the garbage collector does not run during one."""
@@ -116,7 +117,7 @@ def _change(tensor: Tensor) -> bool:
     """Change a tensor in place, as an optimizer changes a parameter. Return whether that was possible."""
     own = tensor.detach()  # shares the memory and the version counter
     try:
-        if own.is_floating_point() or own.is_complex():
+        if has_derivative(own):
             own.mul_(2).add_(1)
         else:
             own.zero_()  # the only index that is always in range

@@ -12,7 +12,6 @@ from opcheck.checks.calls import differentiate_twice
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.pictured import pictured
 from opcheck.checks.plain_torch import CALL, asserted, for_vectors
-from opcheck.checks.raw_gradients import functions_of
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import (
@@ -29,14 +28,13 @@ from opcheck.checks.verdict import (
     untested,
 )
 from opcheck.derivatives import Disagreement, by_torch
-from opcheck.derivatives.autodiff import Function
+from opcheck.derivatives.autodiff import Function, functions_in
 from opcheck.derivatives.check_claim import check_claim, derivative_named, extent_compared, lets_wrong_sign_pass
 from opcheck.derivatives.coordinates import are_strided
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.gradients import attributes, memory_of_cotangents
 from opcheck.derivatives.sparse import are_movable
 from opcheck.samples.resolve import Unresolved
-from opcheck.samples.results import with_gradient
 from opcheck.strides import MEMORIES
 
 REMEDY = 'if the gradient is meant to differ from the derivative, write surrogate = "..." with a function that has it'
@@ -69,7 +67,7 @@ def compared(subject: Subject) -> Verdict:
     if derivative_named(check) is not None:
         if check not in OF_SPARSE and not are_strided(subject.leaves):
             return inapplicable("derivatives of higher order are taken of dense inputs only")
-        if check == "fwd_over_fwd" and functions_of(with_gradient(subject.outputs)):
+        if check == "fwd_over_fwd" and functions_in(subject.outputs):
             return out_of_reach(NO_DOUBLE_JVP)
         if subject.too_coarse:
             return inapplicable(subject.too_coarse)

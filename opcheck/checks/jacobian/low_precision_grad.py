@@ -58,6 +58,7 @@ from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, Moved, mismatch, rounding_unit
 from opcheck.samples.derive import Derived, enlarged, lengthened, smallest
+from opcheck.samples.results import with_gradient
 from opcheck.spec.dtypes import double_of
 from opcheck.spec.library import Sample
 from opcheck.text import one_line
@@ -123,8 +124,7 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
     call = recorded(subject)
     if not call.has_graph:
         return NO_GRAPH
-    outputs = [output for output in call.outputs if output.requires_grad]
-    if not all(any(map(torch.numel, tensors)) for tensors in (subject.leaves, outputs)):
+    if not all(any(map(torch.numel, tensors)) for tensors in (subject.leaves, with_gradient(call.outputs))):
         return untested("inputs or outputs are empty")
     tangents = tangents_of(subject)
     got = _tried(subject, call, tangents)
