@@ -104,6 +104,18 @@ def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
+def laid_out(values: Tensor, strides: Sequence[int]) -> Tensor:
+    """Return a copy of a strided tensor with the given strides. It is contiguous if elements would overlap.
+
+    The gaps between elements are zero, so that a function that reads them by mistake returns the same result each time.
+    """
+    if not values.numel() or overlap(values.shape, strides):
+        return values.clone(memory_format=torch.contiguous_format)
+    copy = torch.empty_strided(values.shape, strides, dtype=values.dtype, device=values.device)
+    copy.as_strided((extent(values.shape, strides),), (1,)).zero_()
+    return copy.copy_(values)
+
+
 def is_expanded(tensor: Tensor) -> bool:
     """Return whether elements of a strided tensor share memory along a dim, as after `expand`."""
     return any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True))

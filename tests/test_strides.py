@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opcheck.strides import MEMORIES
+from opcheck.strides import MEMORIES, laid_out
 
 SHAPES = ((2, 3), (1, 3), (2, 3, 4), (2, 3, 4, 5), (2, 3, 2, 3, 2))
 
@@ -27,3 +27,13 @@ def test_it_is_no_contiguous_memory_at_the_start_of_a_storage(name):
     v = torch.randn(2, 3, 4, 5)
     made = MEMORIES[name].make(v)
     assert made.stride() != v.stride() or made.storage_offset() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_strides_are_those_that_were_asked_for_and_gaps_are_zero(dtype):
+    values = torch.randn(2, 3, dtype=dtype)
+    copy = laid_out(values, (1, 4))
+    assert (copy.stride(), torch.equal(copy, values)) == ((1, 4), True)
+    memory = copy.as_strided((10,), (1,))
+    assert memory[[2, 3, 6, 7]].tolist() == [0] * 4
+    assert laid_out(values, (1, 1)).is_contiguous()

@@ -7,12 +7,11 @@ that it returned. Neither may change what is known about this function or anothe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import prod
 
 import torch
 from torch import Tensor
 
-from opcheck.strides import overlap
+from opcheck.strides import extent, laid_out
 
 
 def real_size(tensor: Tensor) -> int:
@@ -93,24 +92,10 @@ def _tensor(part: Tensor, like: Tensor) -> Tensor:
 
 
 def _in_memory_of(values: Tensor, like: Tensor, rows: Sequence[int]) -> Tensor:
-    """Return values with the strides and the lazy conjugation of `like` in each row. The gaps between them are zero.
-
-    A function that reads gaps by mistake then returns the same result each time.
-    """
-    if shares_memory(like):
-        return values
-    span = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True) if like.numel())
-    strides = (*(span for _ in rows), *like.stride())
-    laid = torch.empty_strided(values.shape, strides, dtype=like.dtype, device=like.device)
-    if laid.numel():
-        laid.as_strided((span * prod(rows),), (1,)).zero_()
-    laid.copy_(values.conj() if like.is_conj() else values)
+    """Return values with the strides and the lazy conjugation of `like` in each row."""
+    strides = (*(extent(like.shape, like.stride()) for _ in rows), *like.stride())
+    laid = laid_out(values.conj() if like.is_conj() else values, strides)
     return laid.conj() if like.is_conj() else laid
-
-
-def shares_memory(tensor: Tensor) -> bool:
-    """Return whether elements of a tensor may overlap in memory, as in an expanded tensor."""
-    return not tensor.is_contiguous() and overlap(tensor.shape, tensor.stride())
 
 
 def located(coordinate: int, tensors: Sequence[Tensor]) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.coordinates import shares_memory
+from opcheck.strides import overlap
 
 
 class Kept:
@@ -59,7 +59,7 @@ def elements(memory: Tensor) -> list[Tensor]:
 
 def write(target: Tensor, values: Tensor, where: Tensor | None = None) -> None:
     """Copy values to a tensor, or only where a mask is True. Elements that share memory are written one by one."""
-    if not shares_memory(target):
+    if not overlap(target.shape, target.stride()):
         target.copy_(values if where is None else torch.where(where, values, target))
         return
     for index in (torch.ones(values.shape) if where is None else where).nonzero().tolist():
@@ -71,7 +71,7 @@ def add(target: Tensor, move: Tensor) -> None:
 
     Memory that several elements share is changed once for each of them. Adding zero leaves even -0.0 unchanged.
     """
-    if not shares_memory(target):
+    if not overlap(target.shape, target.stride()):
         target.add_(move.masked_fill(move == 0, -0.0))
         return
     for index in (move != 0).nonzero().tolist():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +16,7 @@ from opcheck.samples.structures import STRUCTURES
 from opcheck.samples.through import THROUGH
 from opcheck.spec.dtypes import FOLLOWING, complex_of, real_of
 from opcheck.spec.recipe import Tensor as Recipe
-from opcheck.strides import extent, overlap
+from opcheck.strides import laid_out
 
 Through = Callable[[Tensor], Tensor]
 Offsets = dict[tuple[int, ...], Tensor]
@@ -141,11 +141,3 @@ class Given:
             return values.to(dtype) * (1 + 0.5j)
         imaginary = 2 * torch.rand(values.shape, dtype=torch.float64) - 1
         return torch.complex(values.to(torch.float64), imaginary.to(values.device)).to(dtype)
-
-
-def laid_out(values: Tensor, strides: Sequence[int]) -> Tensor:
-    """Return a copy of a strided tensor with the given strides. It is contiguous if elements would overlap."""
-    if not values.numel() or overlap(values.shape, strides):
-        return values.clone(memory_format=torch.contiguous_format)
-    memory = torch.zeros(extent(values.shape, strides), dtype=values.dtype, device=values.device)
-    return memory.as_strided(values.shape, strides).copy_(values)
