@@ -44,10 +44,10 @@ def vjp(
     pairs = [(output, v) for output, v in zip(outputs, cotangents, strict=True) if output.requires_grad]
     if not pairs:
         return tuple(torch.zeros_like(leaf) for leaf in leaves)
+    smooth, vectors = zip(*pairs, strict=True)
     gradients = torch.autograd.grad(
-        [output for output, _ in pairs], leaves, [v for _, v in pairs],
-        retain_graph=retain_graph, create_graph=create_graph, allow_unused=True,
-    )  # fmt: skip
+        smooth, leaves, vectors, retain_graph=retain_graph, create_graph=create_graph, allow_unused=True
+    )
     return tuple(torch.zeros_like(leaf) if g is None else g for g, leaf in zip(gradients, leaves, strict=True))
 
 
