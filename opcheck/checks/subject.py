@@ -260,7 +260,7 @@ class Context:
             operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, surrogate,
             spec.surrogate == "constant",
         )  # fmt: skip
-        return Subject(self, sample, inputs, function, memo or Memo())
+        return Subject(self, sample, function, memo or Memo())
 
     def realize(
         self, sample: Sample, more_seed: str = "", finer: str | None = None, wrt: Callable[[Path], bool] | None = None
@@ -334,8 +334,6 @@ class Subject:
     """The case (`context.case`), its callable (`context.operator`) and the settings around it."""
     sample: Sample
     """The sample, as in the spec."""
-    inputs: Inputs
-    """The arguments of the sample: `args, kwargs = inputs.fill()`."""
     function: TestedFunction
     """The operator as a function of the leaves alone; it returns a tuple of the outputs under test."""
     memo: Memo = field(default_factory=Memo)
@@ -389,9 +387,14 @@ class Subject:
         return self.case.claims.supports
 
     @property
+    def inputs(self) -> Inputs:
+        """The arguments of the sample: `args, kwargs = inputs.fill()`."""
+        return self.function.inputs
+
+    @property
     def leaves(self) -> tuple[Tensor, ...]:
         """The tensors to differentiate with respect to."""
-        return self.inputs.leaves
+        return self.function.inputs.leaves
 
     @cached_property
     def result(self) -> Any:

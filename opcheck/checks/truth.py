@@ -20,7 +20,6 @@ from opcheck.checks.values.reference import referred
 from opcheck.derivatives.coordinates import real_size, vector
 from opcheck.derivatives.rounding import Computation, Moved
 from opcheck.derivatives.uncertainty import largest
-from opcheck.samples.cache import Memo
 from opcheck.samples.inputs import Inputs
 from opcheck.samples.results import has_derivative
 from opcheck.spec.dtypes import double_of, finer_than
@@ -64,8 +63,7 @@ def perturbed(subject: Subject, call: Callable[[Subject, Moved], T]) -> Callable
     def at(move: Moved) -> T:
         changed = subject.inputs.changed(lambda item: move(item) if isinstance(item, Tensor) else item)
         inputs = replace(changed, leaves=tuple(map(move, changed.leaves)))
-        function = replace(subject.function, inputs=inputs)
-        return call(replace(subject, inputs=inputs, function=function, memo=Memo()), move)
+        return call(subject.calling(inputs=inputs), move)
 
     return at
 
@@ -129,8 +127,7 @@ def by_reference(subject: Subject, inputs: Inputs | None = None, how: str = "") 
     reference = subject.case.operator.spec.reference_in_full
     assert reference is not None
     operator = referred(reference, subject.context.settings.modules)
-    function = replace(subject.function, operator=operator, inputs=inputs, inplace=False)
-    return Truth(f"{reference.target}{how}", replace(subject, inputs=inputs, function=function))
+    return Truth(f"{reference.target}{how}", subject.calling(operator=operator, inputs=inputs, inplace=False))
 
 
 def values_of(subject: Subject, _: Moved | None = None) -> Tensors:
