@@ -24,7 +24,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import dirty
 from opcheck.derivatives import Disagreement, tried
 from opcheck.derivatives.autodiff import Primal, vjp
-from opcheck.derivatives.check_claim import derivative_named
+from opcheck.derivatives.check_claim import derivative_of
 from opcheck.derivatives.comparison import Comparison
 from opcheck.derivatives.coordinates import same, vector
 from opcheck.derivatives.differences import looped
@@ -204,9 +204,7 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
     for check in claims:
         if check == "forward_ad" and not subject.supports.forward_ad:
             continue
-        place = derivative_named(check)
-        assert place is not None, check
-        steps, mode = place
+        steps, mode = derivative_of(check)
         along = point.derived(*steps).along_one
         comparison = tried(partial(Comparison, along, mode, numbers))
         if isinstance(comparison, Exception):

@@ -14,7 +14,7 @@ from typing import Any
 
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import Verdict
-from opcheck.derivatives.check_claim import derivative_named
+from opcheck.derivatives.check_claim import derivative_named, derivative_of
 from opcheck.samples.cache import Cache
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.realize import constants
@@ -198,7 +198,7 @@ def _jacobian(subject: Subject, worst: dict[str, Any] | None) -> str:
 
     worst: the worst entry of the Jacobian, which gives the directions; None for random directions.
     """
-    steps, mode = derivative_named(subject.check) or ((), "reverse")
+    steps, mode = derivative_of(subject.check)
     if not set(steps) <= set(STEPS) or (steps[:1] == ("fwd",) and mode == "forward"):
         raise Unwritable("it is a derivative by transforms of torch.func")
     point, function, lines = subject.point, "function", list[str]()

@@ -43,7 +43,8 @@ def derivative_named(name: str) -> tuple[tuple[Step, ...], Mode] | None:
     return tuple(steps[mode] for mode in reversed(before)), "reverse" if last == "rev" else "forward"
 
 
-def _derivative(name: str) -> tuple[tuple[Step, ...], Mode]:
+def derivative_of(name: str) -> tuple[tuple[Step, ...], Mode]:
+    """Return the steps and the mode of a derivative: see `derivative_named`."""
     place = derivative_named(name)
     assert place is not None, name
     return place
@@ -81,7 +82,7 @@ def check_claim(
                 return attributes(point)
             case "nondeterminism":
                 return nondeterminism(point, numbers.nondeterminism)
-        steps, mode = _derivative(name)
+        steps, mode = derivative_of(name)
         if steps == OF_PULLBACK:
             gaps = tuple(non_contiguous) if point.cotangents is None else (False,)
             return _of_pullback(point, mode, numbers, gaps, undefined_grad, expected)
@@ -115,7 +116,7 @@ def extent_compared(name: str, point: Point) -> Extent | None:
 
 def lost_digits(name: str, point: Point, numbers: Numbers) -> Disagreement | None:
     """Return why a Jacobian is wrong, or has fewer digits than arithmetic in its dtype allows; None if neither."""
-    steps, mode = _derivative(name)
+    steps, mode = derivative_of(name)
     derivative = point.derived(*steps)
     return compare(derivative, mode, numbers) or digits_lost(derivative, mode, numbers)
 

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pushforward, functions_in, layers, nodes_of
 from opcheck.derivatives.coordinates import index_text, largest_difference, same, vector
-from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Entry, Finding, Names, Pair
 from opcheck.derivatives.mistakes import FAMILIES, Block, blocks_of, moduli
 from opcheck.derivatives.point import Point
@@ -90,7 +89,7 @@ def _random(point: Point, mode: Mode) -> str:
     for function, leaves in layers(point.function, point.leaves):
         called = {Primal: "the function", Pushforward: "the jvp"}.get(type(function), "the backward pass")
         steps.append((called, partial(_value, function, leaves)))
-    derivative = partial(point.product, mode, probe(point.size[0 if mode == "reverse" else 1]))
+    derivative = partial(point.product, mode, point.probe_of(mode))
     steps.append(("the backward pass" if mode == "reverse" else "the jvp", derivative))
     for number, (called, call) in enumerate(steps):
         first, again = call(), call()

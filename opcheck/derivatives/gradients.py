@@ -48,7 +48,7 @@ def undefined_in(point: Point, mode: Mode) -> Disagreement | None:
     tensors, labels = (point.outputs, names.outputs) if reverse else (point.leaves, names.leaves)
     if not any(tensor.requires_grad for tensor in tensors):
         return None
-    direction, sizes = probe(point.size[0 if reverse else 1]), [real_size(tensor) for tensor in tensors]
+    direction, sizes = point.probe_of(mode), [*map(real_size, tensors)]
     for missing in subsets(len(tensors)) if reverse else ((k,) for k in range(len(tensors))):
         called, several = ", ".join(labels[index] for index in missing), len(missing) > 1
         if reverse:
@@ -127,7 +127,7 @@ def memory_of_cotangents(
     if not own:
         return None
     outputs = point.graph()
-    cotangents = tensors_of(probe(point.size[0]), outputs)
+    cotangents = tensors_of(point.probe_of("reverse"), outputs)
     rounding = point.rounding if rounding is None else rounding
     for name, memory in own.items():
         special = tuple(map(memory.make, cotangents))
@@ -175,7 +175,7 @@ def nondeterminism(point: Point, most: float, repeats: int = REPEATS) -> Disagre
 
     Passes on the exceptions of the first pass. An exception of a later pass is a disagreement.
     """
-    outputs, cotangent = point.graph(), probe(point.size[0])
+    outputs, cotangent = point.graph(), point.probe_of("reverse")
 
     def pulled() -> Tensor:
         return point.pulled(outputs, tensors_of(cotangent, outputs))
@@ -195,11 +195,11 @@ def batching(point: Point, mode: Mode) -> Disagreement | None:
     """Return why a derivative cannot be vmapped, or how the result differs from a loop; None if they agree."""
     if not point.outputs:
         return None
-    size = point.size[0 if mode == "reverse" else 1]
     if mode == "reverse":
-        vectors = torch.cat([directions(size, point.projections, "outputs"), probe(size).unsqueeze(0)])
+        cotangents = directions(point.size[0], point.projections, "outputs")
+        vectors = torch.cat([cotangents, point.probe_of(mode).unsqueeze(0)])
     else:
-        vectors = torch.stack([probe(size, number) for number in range(3)])
+        vectors = torch.stack([probe(point.size[1], number) for number in range(3)])
     batched = tried(lambda: point.vmapped(mode, vectors))
     if isinstance(batched, Exception):
         text = f"While computing batched gradients, got: {message_of(batched)}"

@@ -362,11 +362,11 @@ class Point:
     def product(self, mode: Mode, direction: Tensor | None = None) -> Tensor:
         """Return J^T v for a cotangent v of shape (M,), or J u for a tangent u of shape (N,), by an ordinary call.
 
-        direction: v, or u. Default: the `probe`, whose product is cached.
+        direction: v, or u. Default: that of `probe_of`, whose product is cached.
         """
         if direction is None and mode in self._ordinary:
             return self._ordinary[mode]
-        along = probe(self.size[0 if mode == "reverse" else 1]) if direction is None else direction
+        along = self.probe_of(mode) if direction is None else direction
         if mode == "reverse":
             outputs = self.graph()
             product = self.pulled(outputs, tensors_of(along, outputs))
@@ -376,6 +376,10 @@ class Point:
         if direction is None:
             self._ordinary[mode] = product
         return product
+
+    def probe_of(self, mode: Mode) -> Tensor:
+        """Return a fixed random cotangent for reverse mode, or tangent for forward mode, in real coordinates."""
+        return probe(self.size[0 if mode == "reverse" else 1])
 
     def pushed(self, tangents: Tensors) -> Tensor:
         """Return J u of shape (M,), by an ordinary call in forward mode."""

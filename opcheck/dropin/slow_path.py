@@ -14,7 +14,6 @@ from opcheck.derivatives.autodiff import Mode, vjp
 from opcheck.derivatives.by_torch import WITHOUT_JACOBIAN
 from opcheck.derivatives.check_claim import check_claim
 from opcheck.derivatives.coordinates import same, tensors_of, vector
-from opcheck.derivatives.cotangents import probe
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.gradients import attributes, is_cancellation, nondeterminism, undefined_in
 from opcheck.derivatives.jacobians import compare, digits_lost
@@ -100,7 +99,7 @@ def _together(point: Point, random: float) -> Disagreement | None:
         return None
     # Terms that cancel in one pass and not in the other cost up to half of the digits, as in svd_lowrank.
     each, rounding = point.product("reverse"), point.unit**0.5
-    cotangent = probe(point.size[0])
+    cotangent = point.probe_of("reverse")
     outputs = point.graph()
     together = vector(vjp(outputs, point.leaves, tensors_of(cotangent, outputs)))
     random *= 1 + len(point.outputs)  # for that many passes

@@ -29,7 +29,13 @@ from opcheck.checks.verdict import (
 )
 from opcheck.derivatives import Disagreement, by_torch
 from opcheck.derivatives.autodiff import Function, functions_in
-from opcheck.derivatives.check_claim import check_claim, derivative_named, extent_compared, lets_wrong_sign_pass
+from opcheck.derivatives.check_claim import (
+    check_claim,
+    derivative_named,
+    derivative_of,
+    extent_compared,
+    lets_wrong_sign_pass,
+)
 from opcheck.derivatives.coordinates import are_strided
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.gradients import attributes, memory_of_cotangents
@@ -210,11 +216,11 @@ def _code(check: str, memory: str) -> str:
 
 
 def _headline(check: str, claim: str) -> str:
-    place = derivative_named(check)
-    if place is None or place[0] not in ((), ("rev",)):
+    steps, mode = derivative_of(check)
+    if steps not in ((), ("rev",)):
         return claim.replace("equals the numerical one", "is not the numerical one")
-    what = "Jacobian of the backward pass" if place[0] else "Jacobian"
-    return f"the {place[1]}-mode {what} is not the numerical one"
+    what = "Jacobian of the backward pass" if steps else "Jacobian"
+    return f"the {mode}-mode {what} is not the numerical one"
 
 
 def _fields(mismatch: Mismatch, disagreement: Disagreement) -> dict[str, Any]:
