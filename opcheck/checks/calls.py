@@ -117,7 +117,7 @@ def copies(leaves: Sequence[Tensor]) -> Tensors:
     return tuple(copied(leaf.detach()).requires_grad_() for leaf in leaves)
 
 
-def results_like(leaves: Sequence[Tensor]) -> Tensors:
+def as_results(leaves: Sequence[Tensor]) -> Tensors:
     """Return differentiable copies with the same values and strides: non-leaf tensors, as inputs within a network."""
     return tuple(map(copied, leaves))
 

@@ -112,7 +112,7 @@ def asserted(code: str, tolerance: str = "") -> str:
     return f"{code}\ntorch.testing.assert_close(actual, expected{tolerance})" if code else ""
 
 
-def written(context: Context, verdict: Verdict) -> str:
+def script_of(context: Context, verdict: Verdict) -> str:
     """Return a script that reproduces the failure of a verdict. Raises Unwritable if plain torch cannot express it."""
     subject = _subject(context, verdict)
     source = Source(subject.function, subject.leaf_names)

@@ -50,7 +50,7 @@ class Block:
     """A mask of the entries that exceed their tolerance, of shape (output elements, parts, leaf elements)."""
     numbers: Numbers
     pair: Pair
-    mode: Mode = "reverse"
+    mode: Mode
 
     @property
     def result(self) -> str:
@@ -83,7 +83,7 @@ class Block:
         return self.pair.entry(above + row, left + element * len(n) + worse)
 
 
-def blocks_of(pair: Pair, numbers: Numbers, mode: Mode = "reverse") -> Iterator[Block]:
+def blocks_of(pair: Pair, numbers: Numbers, mode: Mode) -> Iterator[Block]:
     """Yield the blocks of two Jacobians, one output after another."""
     for i, output in enumerate(pair.outputs):
         for j, leaf in enumerate(pair.leaves):

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from opcheck.checks.plain_torch import written
+from opcheck.checks.plain_torch import script_of
 from opcheck.checks.subject import Context
 from opcheck.checks.verdict import Verdict
 from opcheck.running.outcome import Outcome
@@ -35,7 +35,7 @@ def reproduced(outcome: Outcome, context: Context, verdict: Verdict) -> Outcome:
 
 def reproduction(context: Context, verdict: Verdict) -> str:
     """Return a script in plain torch that fails like a verdict. The script has been run. Raises Unwritable."""
-    script = written(context, verdict)
+    script = script_of(context, verdict)
     status, said = executed(script, context.settings.root)
     lines = said.splitlines()
     last_line = f'  File "<string>", line {len(script.splitlines())}, in <module>'

@@ -118,14 +118,14 @@ def built(item: Any) -> Any:
     return mapped(lambda part: part() if isinstance(part, Made) else part, item)
 
 
-def written(item: Any, leaf: Callable[[Any], str], name: Callable[[Any], str]) -> str:
+def code_of(item: Any, leaf: Callable[[Any], str], name: Callable[[Any], str]) -> str:
     """Return Python code for a value.
 
     leaf: returns the code for a part, in the sense of `mapped`. name: returns the code for `Made.make`.
     """
 
     def text(part: Any) -> str:
-        return written(part, leaf, name)
+        return code_of(part, leaf, name)
 
     if type(item) is list:
         return f"[{listed(item, {}, text)}]"
@@ -143,7 +143,7 @@ def listed(args: Iterable[Any], kwargs: Mapping[str, Any], text: Callable[[Any],
 
 def describe(value: Any) -> str:
     """Return a description of a value. A tensor is described by its dtype, shape and memory layout."""
-    return written(value, _described, lambda make: getattr(make, "__name__", "object"))
+    return code_of(value, _described, lambda make: getattr(make, "__name__", "object"))
 
 
 def _described(value: Any) -> str:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from opcheck.samples.function import TestedFunction
-from opcheck.samples.inputs import Slot, describe, listed, written
+from opcheck.samples.inputs import Slot, code_of, describe, listed
 from opcheck.samples.layouts import unexpanded
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import chosen, named
@@ -99,7 +99,7 @@ class Source:
 
     def expression(self, item: Any) -> str:
         """Return an expression for an argument. Raises Unwritable."""
-        return written(item, self._leaf, self.name)
+        return code_of(item, self._leaf, self.name)
 
     def _leaf(self, item: Any) -> str:
         if isinstance(item, Slot):

@@ -125,14 +125,14 @@ def test_what_has_no_plain_form_says_so(outcome_of):
 
 
 def test_a_script_that_does_not_fail_is_not_shown(outcome_of, monkeypatch):
-    monkeypatch.setattr(reproduction, "written", lambda context, verdict: "import math\nassert math.pi > 3")
+    monkeypatch.setattr(reproduction, "script_of", lambda context, verdict: "import math\nassert math.pi > 3")
     outcome = outcome_of("twice", "backward", "float64")
     assert "reproduction" not in outcome.fields
     assert "do not fail like this: the process exited, with status 0" in outcome.message
 
 
 def test_an_exception_that_is_not_that_of_the_failure_is_no_reproduction(outcome_of, monkeypatch):
-    monkeypatch.setattr(reproduction, "written", lambda context, verdict: "import no_such_module")
+    monkeypatch.setattr(reproduction, "script_of", lambda context, verdict: "import no_such_module")
     assert "No module named 'no_such_module'" in outcome_of("twice", "backward", "float64").message
 
 
@@ -144,7 +144,7 @@ def test_a_script_that_hangs_is_ended(monkeypatch):
 
 def test_a_script_that_hangs_is_no_reproduction(outcome_of, monkeypatch):
     monkeypatch.setattr(reproduction, "PATIENCE", 0.2)
-    monkeypatch.setattr(reproduction, "written", lambda context, verdict: "while True: pass")
+    monkeypatch.setattr(reproduction, "script_of", lambda context, verdict: "while True: pass")
     outcome = outcome_of("twice", "backward", "float64")
     assert "reproduction" not in outcome.fields
     assert "not shown in plain torch: " in outcome.message

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from opcheck.checks.calls import Call, Result, Tensors, copies, direction_of, result, results_like, slope
+from opcheck.checks.calls import Call, Result, Tensors, as_results, copies, direction_of, result, slope
 from opcheck.checks.jacobian.compare import disagreement_on
 from opcheck.checks.plain_torch import CALL, GRADIENTS, VALUES, asserted
 from opcheck.checks.relations import Row, at_once, both, computed, relation, results, row
@@ -127,21 +127,21 @@ def _surrounded(subject: Subject, here: Result, around: Mapping[str, Surrounding
     """
 
     def varied() -> Result:
-        return within(around.values(), lambda: _recorded(subject, _of_results(subject)))
+        return within(around.values(), lambda: _with_create_graph(subject, _call_on_results(subject)))
 
     def each() -> Iterator[Row]:
         for name, own in around.items():
             call = partial(within, [own], partial(result, subject))
             yield from both(f"under {name}", call, here, _within(own.code))
         what, code = "the gradients under create_graph=True", RECORDED.format(call=GRADIENTS)
-        yield row(what, lambda: _recorded(subject, Call.of(subject)).gradient, here.gradient, code)
+        yield row(what, lambda: _with_create_graph(subject, Call.of(subject)).gradient, here.gradient, code)
         where = "of inputs that are results of other operations"
-        yield from both(where, lambda: result(subject, _of_results(subject)), here, OF_RESULTS)
+        yield from both(where, lambda: result(subject, _call_on_results(subject)), here, OF_RESULTS)
 
     return at_once(subject, lambda: both("in other surroundings", varied, here), each)
 
 
-def _recorded(subject: Subject, call: Call) -> Result:
+def _with_create_graph(subject: Subject, call: Call) -> Result:
     """Return the result of a call, with create_graph=True in the backward pass if second order is claimed.
 
     If recording raises, which another check reports, an ordinary backward pass runs instead.
@@ -153,10 +153,10 @@ def _recorded(subject: Subject, call: Call) -> Result:
     return result(subject, call)
 
 
-def _of_results(subject: Subject) -> Call:
+def _call_on_results(subject: Subject) -> Call:
     """Call the operator on results of other operations instead of leaves, as in a network."""
     leaves = copies(subject.leaves)
-    return Call(leaves, subject.function(*results_like(leaves)))
+    return Call(leaves, subject.function(*as_results(leaves)))
 
 
 def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundings]) -> Iterator[Row | Verdict]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 
-from opcheck.checks.calls import Call, copies, push, results_like, tangents_of, tensors_among
+from opcheck.checks.calls import Call, as_results, copies, push, tangents_of, tensors_among
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import CALL, asserted
 from opcheck.checks.subject import Subject
@@ -60,7 +60,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     inputs = subject.context.realize(subject.sample)  # new tensors, which no call has used
     held = [*captured(subject.function.operator)]
     names, parameters = {name for name, _ in held}, subject.context.parameters
-    args, kwargs = inputs.fill(results_like(copies(inputs.leaves)))  # non-leaf inputs, as in a network
+    args, kwargs = inputs.fill(as_results(copies(inputs.leaves)))  # non-leaf inputs, as in a network
     watched = [Watched.of(*named) for named in tensors_among(args, kwargs, parameters)]
     verdict, _ = _unseeded("forward", lambda: subject.function.called(args, kwargs))
     yield verdict

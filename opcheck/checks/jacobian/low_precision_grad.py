@@ -82,7 +82,7 @@ larger: a result that is off does not show that a sum has stopped growing."""
 
 
 @dataclass(frozen=True)
-class Exact:
+class ExactParts:
     """The exact results to compare with, for given cotangents and tangents."""
 
     truth: Truth
@@ -130,7 +130,7 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
     got = _tried(subject, call, tangents)
     if isinstance(got, Verdict):
         return got
-    exact = Exact(truth, call.cotangents, tangents)
+    exact = ExactParts(truth, call.cotangents, tangents)
     right = tried(lambda: exact.computation.right)
     if isinstance(right, Exception):
         return cannot(
@@ -151,7 +151,7 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
     return replace(verdict, fields={**verdict.fields, "derived": dict(counts)}) if counts else verdict
 
 
-def _by_reference(subject: Subject, exact: Exact) -> Parts | None:
+def _by_reference(subject: Subject, exact: ExactParts) -> Parts | None:
     """Return the results of the differentiable reference in the same dtype; None if there is none, or it raises."""
     if not subject.case.operator.has_differentiable_reference:
         return None
@@ -159,7 +159,7 @@ def _by_reference(subject: Subject, exact: Exact) -> Parts | None:
     return None if isinstance(own, Exception) else own
 
 
-def _varied(subject: Subject, exact: Exact) -> Iterator[Verdict | Answer]:
+def _varied(subject: Subject, exact: ExactParts) -> Iterator[Verdict | Answer]:
     """Yield a failure or an answer for each variation of a sample.
 
     In float32, that is autocast; in half precision, mixed dtypes, then long sums; in float16, also large numbers.
@@ -190,7 +190,7 @@ class Extreme:
     """The smallest relative error of a wrong result."""
     most: Callable[[float], float]
     """For a rounding unit, the largest bound, as a share of the result, with which a comparison is conclusive."""
-    remedy: str = ""
+    remedy: str
 
 
 LONG_SUMS = Extreme(
@@ -246,7 +246,7 @@ def _at_extreme(made: Attempt, extreme: Extreme) -> Verdict | Answer:
         return "untold"
     began = thread_time()
     call = recorded(subject)
-    exact = Exact(truth, *(tuple(map(torch.abs, own)) for own in (call.cotangents, tangents_of(subject))))
+    exact = ExactParts(truth, *(tuple(map(torch.abs, own)) for own in (call.cotangents, tangents_of(subject))))
     got = exact.likewise(subject)
     if thread_time() - began > SLOW:
         return "slow"
@@ -257,12 +257,10 @@ def _at_extreme(made: Attempt, extreme: Extreme) -> Verdict | Answer:
         said = _as_a_whole(subject, exact, got, where, most, extreme.least)
     else:
         said = _overflow(subject, exact, got, where)
-    if extreme.remedy and isinstance(said, Verdict):
-        said = replace(said, detail=f"{said.detail}\n{extreme.remedy}")
-    return said
+    return replace(said, detail=f"{said.detail}\n{extreme.remedy}") if isinstance(said, Verdict) else said
 
 
-def _overflow(subject: Subject, exact: Exact, got: Parts, where: str) -> Verdict | Answer:
+def _overflow(subject: Subject, exact: ExactParts, got: Parts, where: str) -> Verdict | Answer:
     """Return a failure if a result is not finite although all exact ones are far within the range of the dtype.
 
     Else "untold".
@@ -287,7 +285,7 @@ def _are_finite(got: Parts) -> bool:
 
 def _as_a_whole(
     subject: Subject,
-    exact: Exact,
+    exact: ExactParts,
     got: Parts,
     where: str,
     most: float,
@@ -321,7 +319,7 @@ def _autocast(subject: Subject) -> Surroundings | None:
     return autocast_on(subject) if "dtype" in subject.sample.vary else None
 
 
-def _under_autocast(subject: Subject, exact: Exact, autocast: Surroundings) -> Verdict | Answer:
+def _under_autocast(subject: Subject, exact: ExactParts, autocast: Surroundings) -> Verdict | Answer:
     """Return a failure if gradients of a forward pass under autocast are wrong, or whether they hold or are refused.
 
     Backward runs outside autocast, as torch recommends.
@@ -366,7 +364,7 @@ def _mixed(subject: Subject) -> Subject | None:
     return subject.context.at(subject.sample, inputs)
 
 
-def _beside_float32(subject: Subject, exact: Exact) -> Verdict | Answer:
+def _beside_float32(subject: Subject, exact: ExactParts) -> Verdict | Answer:
     """Return a failure for mixed dtypes, or whether they hold or are refused."""
     got = exact.likewise(subject)
     if isinstance(got, Exception):
@@ -413,7 +411,7 @@ def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
     return {"outputs": call.results, "gradients": gradients, "tangents": pushed}
 
 
-def _verdicts(subject: Subject, exact: Exact, got: Parts, reference: Parts | None) -> Iterator[Verdict]:
+def _verdicts(subject: Subject, exact: ExactParts, got: Parts, reference: Parts | None) -> Iterator[Verdict]:
     """Compare outputs, gradients and tangents with exact ones, then with those of the reference in the same dtype."""
     case, named, source = subject.case, names_of_parts(subject), exact.truth.source
     tested, tolerance = perturbed(subject, exact.call), subject.context.value_tolerance(case.dtype)
