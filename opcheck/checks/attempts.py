@@ -16,6 +16,7 @@ from opcheck.checks.truth import Truth, by_reference, on_cpu
 from opcheck.checks.verdict import Verdict
 from opcheck.derivatives import TooLarge, tried
 from opcheck.planning.expectations import is_about
+from opcheck.samples.cache import once
 from opcheck.samples.choices import keywords_of
 from opcheck.samples.derive import Change, Derived, Keywords, Scope, derived, in_turn, keeps_ties, room_of
 from opcheck.samples.realize import parameter_elements
@@ -169,7 +170,7 @@ def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
 
 
 def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
-    twins = context.memo.once("twins", lambda: _twins(context))
+    twins = _twins(context)
     if not (twins or context.on_cpu is context or keeps_ties(written, sample)):
         return Attempt(written, "untried")
     recipe = context.module(context.case.variant.path, sample) if sample.module != written.module else None
@@ -196,6 +197,7 @@ Twin = Callable[[Subject], Truth]
 """
 
 
+@once
 def _twins(context: Context) -> tuple[Twin, ...]:
     """Return the twins that accept any written sample: the operator on the CPU, and its reference in torch.
 

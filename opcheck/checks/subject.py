@@ -454,15 +454,12 @@ class Subject:
         return numbers
 
     @property
+    @once
     def point(self) -> Point:
         """The evidence about derivatives at the sample: outputs, Jacobians and differences, computed on demand."""
-        coverage = self.context.coverage
-        return self.memo.once(
-            ("point", coverage),
-            lambda: Point.of(
-                self.function, self.leaves, coverage=coverage, cotangents=self.inputs.grad_outputs,
-                output_names=self.output_info.names, leaf_names=self.leaf_names, masked=self.function.masked,
-            ),
+        return Point.of(
+            self.function, self.leaves, coverage=self.context.coverage, cotangents=self.inputs.grad_outputs,
+            output_names=self.output_info.names, leaf_names=self.leaf_names, masked=self.function.masked,
         )  # fmt: skip
 
     @property

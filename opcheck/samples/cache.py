@@ -49,7 +49,7 @@ def once(function: Callable[[Any], T]) -> Callable[[Any], T]:
 
     @wraps(function)
     def kept(owner: Any) -> T:
-        result: T = owner.memo.once(function.__qualname__, lambda: function(owner))
+        result: T = owner.memo.once(function, lambda: function(owner))
         return result
 
     return kept
