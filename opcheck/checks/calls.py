@@ -13,7 +13,7 @@ from torch import Tensor
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import Raised
 from opcheck.derivatives import tried
-from opcheck.derivatives.autodiff import jvp, pushed, vjp
+from opcheck.derivatives.autodiff import Tensors, jvp, pushed, vjp
 from opcheck.derivatives.coordinates import are_strided, tensors_of, vector
 from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
@@ -22,7 +22,6 @@ from opcheck.samples.layouts import copied, own
 from opcheck.samples.results import differentiable, leaves_of, plain, with_gradient
 
 T = TypeVar("T")
-Tensors = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,10 +24,10 @@ from opcheck.planning.kinds import check_kinds
 from opcheck.samples.arguments import argument_label, signature_of
 from opcheck.samples.cache import Cache, Memo, once
 from opcheck.samples.function import TestedFunction
-from opcheck.samples.inputs import Inputs
+from opcheck.samples.inputs import Inputs, Path
 from opcheck.samples.layouts import equal, own, share_memory
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
-from opcheck.samples.realize import realize, realize_module
+from opcheck.samples.realize import Wrt, realize, realize_module
 from opcheck.samples.resolve import Unresolved, resolve_module, resolve_operator
 from opcheck.samples.results import Untestable, differentiable, flatten
 from opcheck.settings import Settings
@@ -36,8 +36,6 @@ from opcheck.spec.library import Sample
 from opcheck.spec.problems import Mistake
 from opcheck.text import one_line
 
-Path = tuple[int | str, ...]
-"""The position of an argument, as in ("args", 0) or ("kwargs", "weight")."""
 NEARBY = 1 - 2**-10
 """The factor by which numbers that are not random change, see `Subject.elsewhere`. It leaves most domains intact."""
 
@@ -262,14 +260,12 @@ class Context:
         )  # fmt: skip
         return Subject(self, sample, function, memo or Memo())
 
-    def realize(
-        self, sample: Sample, more_seed: str = "", finer: str | None = None, wrt: Callable[[Path], bool] | None = None
-    ) -> Inputs:
+    def realize(self, sample: Sample, more_seed: str = "", finer: str | None = None, wrt: Wrt | None = None) -> Inputs:
         """Make the tensors of a sample and return the inputs.
 
         more_seed: a text that is appended to the seed, to draw other numbers for the same sample.
         finer: a finer dtype to convert the numbers to.
-        wrt: returns whether the argument at a path is a leaf. Default: if it has a derivative according to the spec.
+        wrt: the arguments to differentiate with respect to. Default: those with a derivative according to the spec.
         """
         claim = self.case.claims.supports.backward
         if wrt is None and isinstance(claim, tuple):
@@ -287,7 +283,7 @@ class Context:
                 finer=finer,
             )
 
-    def among(self, wanted: tuple[str | int, ...]) -> Callable[[Path], bool]:
+    def among(self, wanted: tuple[str | int, ...]) -> Wrt:
         """Return a predicate on paths of arguments: whether the name or position of an argument is in `wanted`."""
 
         def chosen(path: Path) -> bool:

@@ -14,9 +14,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Tensors, push, recorded
+from opcheck.checks.calls import push, recorded
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.values.reference import referred
+from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import real_size, vector
 from opcheck.derivatives.rounding import Computation, Moved
 from opcheck.derivatives.uncertainty import largest

@@ -10,14 +10,16 @@ from torch import Tensor
 
 from opcheck.samples.layouts import own
 
+Path = tuple[int | str, ...]
+"""The path of an argument, such as ("args", 0) or ("kwargs", "weight"), followed by positions in containers."""
+
 
 @dataclass(frozen=True)
 class Slot:
     """The position of a leaf among the arguments."""
 
     index: int
-    path: tuple[int | str, ...]
-    """The path of the argument, such as ("args", 0) or ("kwargs", "weight"), followed by positions in containers."""
+    path: Path
     through: Callable[[Tensor], Tensor]
     """The map from the leaf to the value that is passed to the operator."""
 

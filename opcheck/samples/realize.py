@@ -14,7 +14,7 @@ import torch
 from torch.nn import Module
 
 from opcheck.samples.captured import module_call
-from opcheck.samples.inputs import Inputs, Made, Slot, built, mapped, parts, unchanged
+from opcheck.samples.inputs import Inputs, Made, Path, Slot, built, mapped, parts, unchanged
 from opcheck.samples.leaves import Given, Offsets, Through, leaf_of, torch_dtype
 from opcheck.samples.modules import ModuleCall, ModuleRecipe, initial, initialize, uninitialized
 from opcheck.samples.resolve import resolve
@@ -24,8 +24,8 @@ from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
 
-Path = tuple[int | str, ...]
 Wrt = Callable[[Path], bool]
+"""Returns whether to differentiate with respect to the argument at a path."""
 
 
 def realize(
@@ -44,7 +44,7 @@ def realize(
     dtype: name of the dtype of the case. Tensors have this dtype unless their recipe names another.
     device: torch's device string. Numbers are drawn on the CPU and then moved, so they are the same on every device.
     seed: any text. The same text gives the same numbers. The state of the global generators is preserved.
-    wrt: returns whether to differentiate with respect to the argument at a path. Default: all that recipes allow.
+    wrt: the arguments to differentiate with respect to. Default: all that recipes allow.
     module: the module, if the operator is one. Its parameters and buffers become keyword arguments, see `ModuleCall`.
     finer: a dtype of higher precision to use in place of `dtype`. Numbers are still drawn in `dtype`, then converted.
 

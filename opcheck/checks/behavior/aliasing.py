@@ -12,12 +12,13 @@ from itertools import combinations, product
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Result, Tensors, copies, result
+from opcheck.checks.calls import Call, Result, copies, result
 from opcheck.checks.plain_torch import CALL
 from opcheck.checks.relations import Row, both, computed, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
+from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import real_size, vector
 from opcheck.samples.layouts import share_memory
 from opcheck.samples.results import differentiable

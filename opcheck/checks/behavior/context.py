@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from opcheck.checks.calls import Call, Result, Tensors, as_results, copies, direction_of, result, slope
+from opcheck.checks.calls import Call, Result, as_results, copies, direction_of, result, slope
 from opcheck.checks.jacobian.compare import disagreement_on
 from opcheck.checks.plain_torch import CALL, GRADIENTS, VALUES, asserted
 from opcheck.checks.relations import Row, at_once, both, computed, relation, results, row
@@ -34,6 +34,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import Surroundings, surroundings_of, within
 from opcheck.checks.verdict import HOLDS, Verdict, fails, noted
 from opcheck.derivatives import tried
+from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import are_strided, tensors_of, vector
 from opcheck.samples.modules import ModuleCall, evaluating
 from opcheck.samples.watched import Watched

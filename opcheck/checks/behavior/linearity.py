@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Result, Tensors, push, required, tangents_of
+from opcheck.checks.calls import Call, Result, push, required, tangents_of
 from opcheck.checks.plain_torch import CALL, TANGENTS, asserted, for_vectors
 from opcheck.checks.relations import Row, at_once, relation, row
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import NO_GRAPH, Verdict, fails
 from opcheck.derivatives import tried
+from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import vector
 from opcheck.samples.inputs import unchanged
 from opcheck.samples.layouts import conjugated_view, negated_view

@@ -13,13 +13,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Call, Tensors
+from opcheck.checks.calls import Call
 from opcheck.checks.per_sample import PerSample, blame, raised
 from opcheck.checks.plain_torch import asserted
 from opcheck.checks.relations import agree, computed
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, noted
 from opcheck.derivatives import tried
+from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.cotangents import subsets
 from opcheck.text import one_line
 

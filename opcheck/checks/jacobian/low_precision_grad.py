@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.attempts import SLOW, Attempt, at_derived, attempt, attempts_by
-from opcheck.checks.calls import Call, Tensors, push, recorded, tangents_of
+from opcheck.checks.calls import Call, push, recorded, tangents_of
 from opcheck.checks.looks import Answer
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.raw_gradients import raw_gradients
@@ -55,6 +55,7 @@ from opcheck.checks.verdict import (
     untested,
 )
 from opcheck.derivatives import tried
+from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Computation, Moved, mismatch, rounding_unit
 from opcheck.samples.derive import Derived, enlarged, lengthened, smallest

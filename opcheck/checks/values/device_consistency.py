@@ -14,12 +14,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Tensors, push, recorded, required, tangents_of
+from opcheck.checks.calls import push, recorded, required, tangents_of
 from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, perturbed, sizes_of_terms, values_of
 from opcheck.checks.verdict import Verdict, cannot, fails, noted, remedy
 from opcheck.derivatives import tried
+from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.rounding import Moved
 from opcheck.text import one_line
 

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.calls import Tensors
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.relations import agree
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, remedy
 from opcheck.derivatives import tried
+from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import are_strided
 from opcheck.samples.arguments import takes_out
 from opcheck.samples.function import with_own_first
