@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from opcheck.samples.arguments import OVERLOAD, PACKET, overloads_of
+from opcheck.samples.arguments import OVERLOAD, PACKET, is_function, overloads_of
 from opcheck.spec import allow_list
 from opcheck.spec.allow_list import PARTS, REGISTERED, Kind, inside
 from opcheck.spec.problems import nearest, worded
@@ -381,8 +381,7 @@ def _home(value: Any) -> str:
 def _is_apply(value: Any) -> bool:
     """Return whether an object is the `apply` that a custom autograd function inherits."""
     owner = value.__self__ if isinstance(value, (types.MethodType, types.BuiltinFunctionType)) else None
-    inherits = isinstance(owner, type) and issubclass(owner, torch.autograd.Function)
-    return inherits and value == _APPLY.__get__(None, owner)
+    return is_function(owner) and value == _APPLY.__get__(None, owner)
 
 
 def _home_of_bound(method: types.BuiltinFunctionType | types.MethodWrapperType) -> str:

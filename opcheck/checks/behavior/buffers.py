@@ -39,10 +39,9 @@ def _in_evaluation(subject: Subject, call: ModuleCall) -> Verdict:
     keys = {name: key for name, key in call.named_in(kwargs).items() if name in call.buffers}
     watched = {name: Watched.of(name, kwargs[key]) for name, key in keys.items()}
     with evaluating(call.module), _buffers_at_the_end(call.module) as after:
-        subject.function.reseed()
-        error = tried(lambda: call(*args, **kwargs))
-    if isinstance(error, Exception):
-        return inapplicable(f"the module refuses the sample in evaluation mode: {one_line(error)}")
+        returned = tried(lambda: subject.function.called(args, kwargs))
+    if isinstance(returned, Exception):
+        return inapplicable(f"the module refuses the sample in evaluation mode: {one_line(returned)}")
     changes = [f"{name} is new" for name in after if name not in watched]
     changes += [f"{name} is gone" for name in watched if name not in after]
     changes += [watched[name].change(after[name]) for name in watched if name in after]
@@ -59,8 +58,7 @@ def _without_graphs(subject: Subject, call: ModuleCall) -> Verdict:
     """
     args, kwargs = subject.context.realize(subject.sample).fill()  # new tensors, since forward may write to its buffers
     with torch.enable_grad(), _buffers_at_the_end(call.module) as after:
-        subject.function.reseed()
-        tried(lambda: call(*args, **kwargs))  # if it raises, another check reports it
+        tried(lambda: subject.function.called(args, kwargs))  # if it raises, another check reports it
     kept = next((name for name, buffer in after.items() if buffer.requires_grad), "")
     what = f"buffers: forward leaves a graph in {kept}, which the next call extends"
     return fails(what, "detach what is written to it") if kept else HOLDS
