@@ -153,8 +153,7 @@ def depends_on_memory(made: Attempt) -> bool:
     subject = made.subject
     if made.answer is not None or subject is None or "layout" not in made.written.vary:
         return False
-    is_random = subject.function.seed is not None  # numbers are drawn in the order of memory
-    if is_random or not memories_of(subject.sample):
+    if subject.function.is_random or not memories_of(subject.sample):
         return False
     chosen = differentiable_indices(made.outputs)
     # Sums over other strides are taken in another order, which shows in single precision.

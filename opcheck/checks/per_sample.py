@@ -16,7 +16,9 @@ import torch
 
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import (
+    EMPTY,
     HOLDS,
+    NO_LEAVES,
     Raised,
     Verdict,
     blocked,
@@ -26,7 +28,6 @@ from opcheck.checks.verdict import (
     inapplicable,
     out_of_reach,
     refused,
-    untested,
 )
 from opcheck.derivatives import NO_REFUSAL, TooLarge, is_bug_of_opcheck, tried
 from opcheck.derivatives.by_torch import CannotAsk
@@ -118,7 +119,7 @@ class PerSample:
         if isinstance(subject, Verdict):
             return subject
         if self.derivative and not subject.leaves:
-            return with_sample(inapplicable("no tensor to differentiate with respect to"), sample, subject)
+            return with_sample(inapplicable(NO_LEAVES.title), sample, subject)
         known = [expect for expect in context.case.expectations if is_about(expect, sample.name)]
 
         def is_expected(verdict: Verdict) -> bool:
@@ -130,7 +131,7 @@ class PerSample:
         if verdict.is_failure and not is_expected(verdict):
             verdict = blame(subject, verdict, context.case.kind.rests_on)
         if verdict.passed and verdict.state != "inapplicable" and _is_empty(subject, self.derivative):
-            verdict = untested("inputs or outputs are empty")
+            verdict = EMPTY
         return with_sample(verdict, sample, subject)
 
     def judged(self, context: Context, sample: Sample) -> Verdict:

@@ -165,8 +165,8 @@ def _function(subject: Subject, source: Source) -> Iterator[str]:
     module = _module(subject, source) if isinstance(function.operator, ModuleCall) else ""
     call, result = source.call(path, module), subject.result
     yield f"def function({', '.join(names)}):"
-    if function.seed is not None:
-        yield f"    torch.manual_seed({subject.function.seed})\n    torch.rand(())"  # as TestedFunction.reseed does
+    if function.is_random:
+        yield f"    torch.manual_seed({function.seed})\n    torch.rand(())"  # as TestedFunction.reseed does
     if function.inplace and not function.written:
         raise Unwritable("it writes to something else than a tensor that requires grad")
     for index in function.written:

@@ -97,7 +97,7 @@ def truth_of_values(subject: Subject) -> Truth | None:
     since random numbers depend on the dtype.
     """
     dtype = finer_than(subject.case.dtype, subject.case.claims.forward)
-    if dtype is None or not subject.sample.goes_with(dtype) or subject.function.seed is not None:
+    if dtype is None or not subject.sample.goes_with(dtype) or subject.function.is_random:
         return None
     return _in_dtype(subject, dtype)
 

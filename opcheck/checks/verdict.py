@@ -182,6 +182,10 @@ def untested(why: str) -> Verdict:
 
 NOTHING = untested("the check compares nothing")
 NO_GRAPH = untested("no output requires grad: there is no backward pass")
+NO_LEAVES = untested("no tensor to differentiate with respect to")
+NO_DERIVATIVE = untested("no output is of a floating or complex dtype")
+EMPTY_DERIVATIVE = untested("the outputs that have a derivative are empty")
+EMPTY = untested("inputs or outputs are empty")
 
 
 def inapplicable(why: str) -> Verdict:

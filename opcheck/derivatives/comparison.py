@@ -37,8 +37,8 @@ from opcheck.derivatives.uncertainty import (
     noise,
 )
 
-DOUBLE, SINGLE = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
-"""The machine epsilon of double and of single precision."""
+UNIT_OF_DOUBLE, UNIT_OF_SINGLE = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
+"""The machine epsilon of double and of single precision, see `Point.unit`."""
 FEW_BITS, SEVERAL = 6, 3
 """A function computes in half precision if its values are all numbers of such a dtype, and at least `SEVERAL` of them
 have more than `FEW_BITS` bits."""
@@ -163,7 +163,7 @@ class Comparison:
         That is a dtype of half precision if it has all values, and several need more than a few bits: others may be
         rounded on purpose, to multiples of 1/4, say. Or it is float32, see `is_of_float32`.
         """
-        if self.point.unit > DOUBLE:
+        if self.point.unit > UNIT_OF_DOUBLE:
             return ""
         values = torch.cat([self.slopes.above, self.slopes.below])
         long = torch.frexp(self.slopes.base).mantissa.mul(2**FEW_BITS).frac() != 0
@@ -183,7 +183,7 @@ class Comparison:
             return False
         numbers = (self.slopes.above.nan_to_num(), self.point.coordinates)
         largest = max(float(own.abs().max()) for own in numbers)
-        least = ROUNDED * DOUBLE * largest
+        least = ROUNDED * UNIT_OF_DOUBLE * largest
         one = tried(partial(self._at_steps, self.point.along_one))
         if isinstance(one, Exception) or not noise(one) > least:
             return False  # fast path: no noise along a random direction
@@ -191,7 +191,7 @@ class Comparison:
         if isinstance(values, Exception):
             return False
         moves, wider = noise(values), noise(values[1::2])
-        if not least < moves <= CERTAIN * SINGLE * largest or wider > 4 * moves:
+        if not least < moves <= CERTAIN * UNIT_OF_SINGLE * largest or wider > 4 * moves:
             return False
         error = self.fine.error_by(torch.full_like(self.slopes.above, EXPLAINED * moves))
         if not bool((self.difference.abs() <= error).all()):
@@ -320,7 +320,7 @@ class Comparison:
         pass.
         """
         unit = self.point.unit
-        default = BY_PRECISION[torch.float64 if unit < 1e-12 else torch.float32].atol
+        default = BY_PRECISION[torch.float64 if unit <= UNIT_OF_DOUBLE else torch.float32].atol
         if self.numbers.atol > default or bool(((self.excess > 0) & ~self.at_kink).any()):
             return torch.zeros_like(self.at_kink)  # else the comparison fails anyway, and further steps take many calls
         # A small sum of many entries is the difference of large numbers.

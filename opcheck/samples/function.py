@@ -73,6 +73,11 @@ class TestedFunction:
         return args[0] if in_place and returned is None else returned
 
     @property
+    def is_random(self) -> bool:
+        """Whether the operator draws random numbers: the same ones in each call, but in the order of memory."""
+        return self.seed is not None
+
+    @property
     def written(self) -> frozenset[int]:
         """The indices of the leaves that an in-place operator writes to."""
         slots = self.inputs.slots if self.inplace else ()

@@ -359,7 +359,7 @@ def _in_several_threads(subject: Subject) -> Iterator[Row]:
     Random operators and modules are skipped: threads share the random generator, and the parameters that a module
     holds during a call.
     """
-    if subject.function.seed is not None or isinstance(subject.function.operator, ModuleCall):
+    if subject.function.is_random or isinstance(subject.function.operator, ModuleCall):
         return
     points = [subject.elsewhere() if number else subject for number in range(2)]
     alone = [result(point) for point in points]

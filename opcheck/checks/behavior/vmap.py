@@ -21,6 +21,7 @@ from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, noted
 from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import Tensors
+from opcheck.derivatives.coordinates import are_strided
 from opcheck.derivatives.cotangents import subsets
 from opcheck.text import one_line
 
@@ -80,8 +81,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         if len(chosen) < len(leaves):
             continue
         yield _along(subject, replace(batch, rows=batch.rows[:1], looped=batch.looped[:1]))
-        is_random = subject.function.seed is not None  # random numbers depend on how a batch lies in memory
-        if is_random or any(tensor.layout is not torch.strided for tensor in (*batch.rows[0], *batch.looped[0])):
+        if subject.function.is_random or not are_strided((*batch.rows[0], *batch.looped[0])):
             continue
         yield _unless_refused(subject, batch, (-1,), "the last dimension")
         if len(chosen) > 1:

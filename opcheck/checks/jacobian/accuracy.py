@@ -12,7 +12,7 @@ from functools import partial
 
 from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Context, Subject
-from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, blocked, fails, inapplicable, untested
+from opcheck.checks.verdict import EMPTY_DERIVATIVE, HOLDS, NO_GRAPH, Verdict, blocked, fails, inapplicable
 from opcheck.derivatives import tried
 from opcheck.derivatives.check_claim import lost_digits
 from opcheck.derivatives.sparse import are_movable
@@ -49,7 +49,7 @@ def _judged(subject: Subject, rtol: float) -> Verdict:
     if not subject.output_info.requires_grad:
         return NO_GRAPH
     if not subject.output_info.differentiable:
-        return untested("the outputs that have a derivative are empty")
+        return EMPTY_DERIVATIVE
     numbers = replace(subject.numbers, accuracy=rtol)
     right, lost = False, {}
     for name in filter(subject.context.is_claimed, DERIVATIVES):

@@ -15,7 +15,9 @@ from opcheck.checks.plain_torch import CALL, asserted, for_vectors
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import by_reference
 from opcheck.checks.verdict import (
+    EMPTY_DERIVATIVE,
     HOLDS,
+    NO_DERIVATIVE,
     NO_GRAPH,
     Verdict,
     cannot,
@@ -25,7 +27,6 @@ from opcheck.checks.verdict import (
     out_of_reach,
     refused,
     remedy,
-    untested,
 )
 from opcheck.derivatives import Disagreement, by_torch
 from opcheck.derivatives.autodiff import Function, functions_in
@@ -78,14 +79,14 @@ def compared(subject: Subject) -> Verdict:
         if subject.too_coarse:
             return inapplicable(subject.too_coarse)
     if not outputs.has_derivative:
-        return untested("no output is of a floating or complex dtype")
+        return NO_DERIVATIVE
     if not outputs.requires_grad and check not in WITHOUT_A_GRAPH:
         return NO_GRAPH
     if blind := too_wide_tolerances(subject):
         return blind
     disagreement = disagreement_on(subject, check, _reference(subject) if check == "backward" else None)
     if disagreement is None and not outputs.differentiable:
-        return untested("the outputs that have a derivative are empty")
+        return EMPTY_DERIVATIVE
     if disagreement is not None and check == "rev_over_rev" and disagreement.kind not in INCONCLUSIVE:
         differentiate_twice(subject)  # @once_differentiable raises here, which is clearer than zeros
     verdict = HOLDS if disagreement is None else _verdict_on(subject, disagreement)

@@ -43,8 +43,10 @@ from opcheck.checks.truth import (
     truth_of,
 )
 from opcheck.checks.verdict import (
+    EMPTY,
     HOLDS,
     NO_GRAPH,
+    NO_LEAVES,
     Verdict,
     cannot,
     combine,
@@ -118,7 +120,7 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
         there is one; as long as there is none, samples that pass count as untested.
     """
     if not subject.leaves:
-        return untested("no tensor to differentiate with respect to")
+        return NO_LEAVES
     truth = truth_of(subject)
     if truth is None:
         return _unknown(subject)
@@ -126,7 +128,7 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
     if not call.has_graph:
         return NO_GRAPH
     if not all(any(map(torch.numel, tensors)) for tensors in (subject.leaves, with_gradient(call.outputs))):
-        return untested("inputs or outputs are empty")
+        return EMPTY
     tangents = tangents_of(subject)
     got = _tried(subject, call, tangents)
     if isinstance(got, Verdict):

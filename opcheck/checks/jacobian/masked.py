@@ -8,7 +8,7 @@ from __future__ import annotations
 from opcheck.checks.jacobian.compare import disagreement_on, too_wide_tolerances
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
-from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable, untested
+from opcheck.checks.verdict import HOLDS, NO_DERIVATIVE, Verdict, fails, inapplicable
 
 
 def judge(subject: Subject) -> Verdict:
@@ -16,7 +16,7 @@ def judge(subject: Subject) -> Verdict:
     if not subject.sample.is_sparse:
         return inapplicable("no input is sparse")
     if not subject.output_info.has_derivative:
-        return untested("no output is of a floating or complex dtype")
+        return NO_DERIVATIVE
     hint = "\nif gradients exist for specified elements only, write masked = true"
     semantics = {"masked": True} if subject.function.masked else {"masked": True, "non-masked": False}
     for name, masked in semantics.items():

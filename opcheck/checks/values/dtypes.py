@@ -15,15 +15,16 @@ from opcheck.checks.per_sample import PerSample, out_of_memory, refused_sample
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import perturbed, truth_of_values, values_of
 from opcheck.checks.verdict import (
+    EMPTY,
     HOLDS,
     NO_GRAPH,
+    NO_LEAVES,
     Verdict,
     cannot,
     fails,
     how_to_take_out,
     refused_in,
     remedy,
-    untested,
 )
 from opcheck.derivatives import NO_REFUSAL, tried
 from opcheck.derivatives.rounding import mismatch
@@ -89,7 +90,7 @@ def _values(subject: Subject) -> Verdict:
 
 def _gradients(subject: Subject) -> Verdict:
     if not subject.leaves:
-        return untested("no tensor to differentiate with respect to")
+        return NO_LEAVES
     here = tried(lambda: ordinary(subject))
     if isinstance(here, Exception):
         error = here.__cause__ or here
@@ -98,7 +99,7 @@ def _gradients(subject: Subject) -> Verdict:
     if not here.has_graph:
         return replace(NO_GRAPH, fields=remedy("dtypes.backward", f"-{subject.case.dtype}"))
     if not here.values.numel() or not any(leaf.numel() for leaf in subject.leaves):
-        return untested("inputs or outputs are empty")
+        return EMPTY
     return HOLDS
 
 

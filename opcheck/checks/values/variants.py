@@ -174,7 +174,7 @@ def _into(
     before = [tensor.clone() for tensor in beside]
     if isinstance(tried(lambda: call(buffers)), Exception):
         return HOLDS
-    verdict = HOLDS if subject.function.seed is not None else _same(subject, buffers, expected, way)
+    verdict = HOLDS if subject.function.is_random else _same(subject, buffers, expected, way)
     if not verdict.passed or all(map(equal, beside, before)):
         return verdict
     return fails(f"variants: {way} writes beside it")
