@@ -92,6 +92,11 @@ class ExactParts:
     cotangents: Tensors
     tangents: Tensors
 
+    @property
+    def origin(self) -> str:
+        """The line of messages that says what results are compared with."""
+        return f"compared with {self.truth.source}, for the same numbers"
+
     @cached_property
     def computation(self) -> Computation[Parts]:
         """The exact results, and their change if the inputs are rounded."""
@@ -167,12 +172,12 @@ def _varied(subject: Subject, exact: ExactParts) -> Iterator[Verdict | Answer]:
 
     In float32, that is autocast; in half precision, mixed dtypes, then long sums; in float16, also large numbers.
     """
-    if subject.context.dtype is torch.float32 and (autocast := _autocast(subject)) is not None:
+    varies_dtype = "dtype" in subject.sample.vary
+    if subject.context.dtype is torch.float32 and varies_dtype and (autocast := autocast_on(subject)) is not None:
         yield _under_autocast(subject, exact, autocast)
     if subject.context.dtype not in HALF:
         return
-    others = _mixed(subject)
-    if others is not None:
+    if varies_dtype and (others := _mixed(subject)) is not None:
         yield _beside_float32(others, exact)
     # One half-precision dtype is enough: a kernel accumulates in the dtype of its inputs for both, or for neither.
     is_first = subject.context.dtype is torch.bfloat16 or "bfloat16" not in subject.case.claims.backward
@@ -277,7 +282,7 @@ def _overflow(subject: Subject, exact: ExactParts, got: Parts, where: str) -> Ve
             if lost.numel():
                 one, other = (float(vector([each])[int(lost[0])]) for each in (result, expected))
                 title = f"low_precision_grad: {where}, {name} is {one:g} for {other:.3g}"
-                verdict = fails(title, f"compared with {exact.truth.source}, for the same numbers")
+                verdict = fails(title, exact.origin)
                 return replace(verdict, realized=subject.inputs.describe())
     return "untold"
 
@@ -311,15 +316,9 @@ def _as_a_whole(
         off = computation.deviation(itemgetter(part), got[part], named[part], tolerance, most=most)
         if off is not None:
             first, *others = off.factors()
-            lines = [*others, f"compared with {exact.truth.source}, for the same numbers"]
-            verdict = fails(f"low_precision_grad: {where}, {first}", "\n".join(lines))
+            verdict = fails(f"low_precision_grad: {where}, {first}", "\n".join([*others, exact.origin]))
             return replace(verdict, realized=subject.inputs.describe())
     return "hold"
-
-
-def _autocast(subject: Subject) -> Surroundings | None:
-    """Return autocast; None if the sample does not vary its dtype, or if the device has no autocast."""
-    return autocast_on(subject) if "dtype" in subject.sample.vary else None
 
 
 def _under_autocast(subject: Subject, exact: ExactParts, autocast: Surroundings) -> Verdict | Answer:
@@ -348,12 +347,7 @@ if autocast is not supported, leave "dtype" out of vary\
 
 
 def _mixed(subject: Subject) -> Subject | None:
-    """Return the operator at the same values, with all inputs but the first in float32.
-
-    None if the sample does not vary its dtype, or if no input changes.
-    """
-    if "dtype" not in subject.sample.vary:
-        return None
+    """Return the operator at the same values, with all inputs but the first in float32; None if no input changes."""
 
     def widened(item: Any) -> Any:
         is_coarse = isinstance(item, Tensor) and item.dtype == subject.context.dtype
@@ -425,11 +419,7 @@ def _verdicts(subject: Subject, exact: ExactParts, got: Parts, reference: Parts 
         sizes = None if part == "outputs" else terms
         off = exact.computation.deviation(itemgetter(part), got[part], named[part], tolerance, tested, sizes)
         if off is not None:
-            lines = [
-                *off.lines(),
-                f"compared with {source}, for the same numbers",
-                how_to_take_out(case.dtype, "forward"),
-            ]
+            lines = [*off.lines(), exact.origin, how_to_take_out(case.dtype, "forward")]
             yield fails(f"low_precision_grad: in {case.dtype}, {off.headline()}", "\n".join(lines))
         yield _like_reference(subject, vector(right), got[part], reference[part], part) if reference else HOLDS
 
