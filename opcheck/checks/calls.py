@@ -19,7 +19,7 @@ from opcheck.derivatives.cotangents import probe, vectors_like
 from opcheck.derivatives.sparse import ones_like
 from opcheck.samples.cache import once
 from opcheck.samples.layouts import copied, own
-from opcheck.samples.results import differentiable, leaves_of, plain, with_gradient
+from opcheck.samples.results import differentiable, leaves_of, unnested, with_gradient
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ def tensors_among(args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequenc
     for name, item in (*positional, *kwargs.items()):
         for path, part in leaves_of(item):
             if isinstance(part, Tensor):
-                yield from plain(f"argument {name}{path}", part)
+                yield from unnested(f"argument {name}{path}", part)
 
 
 @dataclass(frozen=True)

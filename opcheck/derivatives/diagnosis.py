@@ -75,7 +75,7 @@ class Seen:
             lambda: cls(
                 mode, _random(point, mode), *_graph(point, mode), bool(point.value.isfinite().all()), _constant(point)
             ),
-            in_any_memory=True,
+            catch_out_of_memory=True,
         )
         return cls(mode) if isinstance(seen, Exception) else seen
 

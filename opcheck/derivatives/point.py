@@ -315,7 +315,7 @@ class Point:
             points = stencil(self.coordinates, along, step)
             call = partial(batched, self.surrogate.rows, points, self.leaves, self.coverage.chunk(self.size))
             with torch.no_grad():
-                values = tried(call, in_any_memory=True)
+                values = tried(call, catch_out_of_memory=True)
             if isinstance(values, Tensor) and same(values[-1], self.base, 1e-6, 1e-6):
                 slopes = differences(values, step, batched=True)
         slopes = self.looped_differences(along, step) if slopes is None else slopes
@@ -348,7 +348,7 @@ class Point:
             if self._in_batches and len(along) > FEW:
                 if mode == "reverse":
                     self._graph = self.graph()  # outside `tried`: an exception of the function is no refusal to batch
-                rows = tried(lambda: self.vmapped(mode, along), in_any_memory=True)
+                rows = tried(lambda: self.vmapped(mode, along), catch_out_of_memory=True)
                 if isinstance(rows, Tensor):
                     known = Analytical(rows, mix @ rows, ordinary, batched=True)
             if known is None or not known.holds(self.rounding):

@@ -19,10 +19,10 @@ NO_REFUSAL = (TooLarge, MemoryError, torch.OutOfMemoryError)
 T = TypeVar("T")
 
 
-def tried(call: Callable[[], T], *, in_any_memory: bool = False) -> T | Exception:
+def tried(call: Callable[[], T], *, catch_out_of_memory: bool = False) -> T | Exception:
     """Return the result of a call, or the exception that it raises.
 
-    in_any_memory: whether to return a lack of memory (NO_REFUSAL), too, for callers that can do with less memory.
+    catch_out_of_memory: whether to return the exceptions of NO_REFUSAL, too, for callers that can do with less memory.
 
     Raises NO_REFUSAL otherwise, and bugs of opcheck itself (see `is_bug_of_opcheck`).
     """
@@ -30,7 +30,7 @@ def tried(call: Callable[[], T], *, in_any_memory: bool = False) -> T | Exceptio
         return call()
     except Exception as error:
         for_memory = issubclass(type(error), NO_REFUSAL)  # `type()`, since its __class__ may raise
-        if is_bug_of_opcheck(error) or (for_memory and not in_any_memory):
+        if is_bug_of_opcheck(error) or (for_memory and not catch_out_of_memory):
             raise
         return error
 

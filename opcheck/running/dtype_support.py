@@ -153,7 +153,7 @@ def _support(context: Context, dtype: str) -> Support:
         if not telling:
             continue
         has_graph = differentiable and tried(
-            partial(_has_graph, replace(context, requires_grad=True), sample), in_any_memory=True
+            partial(_has_graph, replace(context, requires_grad=True), sample), catch_out_of_memory=True
         )
         if not differentiable or has_graph is True:
             return Support("works")

@@ -23,7 +23,7 @@ MOST = 1000
 
 def module_call(module: Module) -> ModuleCall:
     """Return a module as a function. List its unregistered tensors now: a call may store parameters in attributes."""
-    return ModuleCall(module, tuple(_plain("the attribute ", module)))
+    return ModuleCall(module, tuple(_unregistered("the attribute ", module)))
 
 
 def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
@@ -33,7 +33,7 @@ def captured(operator: Any) -> Iterator[tuple[str, Tensor]]:
     which are arguments.
     """
     if isinstance(operator, ModuleCall):
-        yield from operator.plain
+        yield from operator.unregistered
         return
     while isinstance(operator, functools.partial):
         yield from _tensors("the bound argument ", [*enumerate(operator.args), *operator.keywords.items()])
@@ -71,10 +71,10 @@ def _of_module(prefix: str, module: Module) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of a module and of all its submodules."""
     for name, tensor in state_of(module).items():
         yield prefix + name, tensor
-    yield from _plain(prefix, module)
+    yield from _unregistered(prefix, module)
 
 
-def _plain(prefix: str, module: Module) -> Iterator[tuple[str, Tensor]]:
+def _unregistered(prefix: str, module: Module) -> Iterator[tuple[str, Tensor]]:
     """Yield a module's tensors that are neither parameters nor buffers: attributes, and items of containers."""
     registered = set(map(id, state_of(module).values()))
     for path, part in module.named_modules():

@@ -37,7 +37,7 @@ class TestedFunction:
     masked: bool = False
     device: Device = CPU
     """The device whose random generator is seeded, besides those of the host."""
-    stands_in: Callable[..., Any] | None = None
+    surrogate_operator: Callable[..., Any] | None = None
     """The surrogate that the spec names: the gradient should be its derivative."""
     constant: bool = False
     """Whether the gradient should be zero, although the values depend on the inputs."""
@@ -94,10 +94,10 @@ class TestedFunction:
             with torch.no_grad():
                 values = self(*map(torch.clone, self.inputs.leaves))
             return lambda *_: values
-        if self.stands_in is None:
+        if self.surrogate_operator is None:
             return None
-        inplace = self.inplace and self.stands_in is self.operator
-        other = replace(self, operator=Held(self.stands_in), stands_in=None, inplace=inplace)
+        inplace = self.inplace and self.surrogate_operator is self.operator
+        other = replace(self, operator=Held(self.surrogate_operator), surrogate_operator=None, inplace=inplace)
         with torch.no_grad():
             own, others = (function(*map(torch.clone, self.inputs.leaves)) for function in (self, other))
         expect_alike(own, others)

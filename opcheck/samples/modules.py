@@ -49,7 +49,7 @@ class ModuleCall:
     """
 
     _module: Module
-    plain: tuple[tuple[str, Tensor], ...] = ()
+    unregistered: tuple[tuple[str, Tensor], ...] = ()
     """The module's tensors that are neither parameters nor buffers, by name. They are not arguments."""
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:

@@ -48,7 +48,7 @@ def named(result: Any) -> list[tuple[str, Tensor]]:
     for path, part in leaves_of(result):
         is_plain |= part is not None
         if isinstance(part, Tensor):
-            results += plain(path, part)
+            results += unnested(path, part)
         elif not isinstance(part, PLAIN):
             where = f" at output{path}" if path else ""
             raise Untestable(f"the operator returned {_what(part)}{where}; opcheck cannot look for tensors in it")
@@ -69,7 +69,7 @@ def leaves_of(result: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves_of(part, path + step)
 
 
-def plain(path: str, tensor: Tensor) -> list[tuple[str, Tensor]]:
+def unnested(path: str, tensor: Tensor) -> list[tuple[str, Tensor]]:
     """Return a tensor with its path; for a nested tensor, its components, or the values if it is jagged."""
     if not tensor.is_nested:
         return [(path, of_torch(tensor))]

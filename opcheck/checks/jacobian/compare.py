@@ -197,7 +197,7 @@ def _verdict_on(subject: Subject, disagreement: Disagreement) -> Verdict:
         title += f": {disagreement.worst[0].describe()}" if disagreement.worst else ""
     lines = [line for line in disagreement.text.splitlines() if not random or random not in line]  # it is in the title
     advice = OF_NAN if is_nan else REMEDY
-    if subject.function.stands_in is not None:
+    if subject.function.surrogate_operator is not None:
         advice = OF_NO_GRAD if kind.name == "forward_ad" else ""
     lines += [allowed, *([advice] if advice and not random else [])]
     return fails(title, "\n".join(lines), **_fields(disagreement.mismatch, disagreement))
