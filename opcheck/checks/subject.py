@@ -250,14 +250,17 @@ class Context:
         """
         inputs = self.realize(sample) if inputs is None else inputs
         spec = self.case.operator.spec
-        seed = zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None
-        inplace = spec.inplace or self.case.variant.kind == "inplace"
-        operator = self.operator_at(sample)
-        surrogate = None if spec.surrogate_path is None else self.operator_at(sample, spec.surrogate_path)
         function = TestedFunction(
-            operator, inputs, spec.outputs, inplace, seed, spec.masked_semantics, self.device, surrogate,
-            spec.surrogate == "constant",
-        )  # fmt: skip
+            self.operator_at(sample),
+            inputs,
+            spec.outputs,
+            inplace=spec.inplace or self.case.variant.kind == "inplace",
+            seed=zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None,
+            masked=spec.masked_semantics,
+            device=self.device,
+            surrogate_operator=self.operator_at(sample, spec.surrogate_path) if spec.surrogate_path else None,
+            constant=spec.surrogate == "constant",
+        )
         return Subject(self, sample, function, memo or Memo())
 
     def realize(self, sample: Sample, more_seed: str = "", finer: str | None = None, wrt: Wrt | None = None) -> Inputs:

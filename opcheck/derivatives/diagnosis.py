@@ -163,7 +163,7 @@ def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]
             kind, says = _zero(block, pair.names, seen)
         elif kind in UNEXPLAINED and _is_scripted(pair.names, seen):
             kind, says, fields = "torchscript", SCRIPTED, {}
-        elif kind in UNEXPLAINED and seen.constant and _of_backward_of_inputs(block, pair.names):
+        elif kind in UNEXPLAINED and seen.constant and _of_input(block, pair.names) and not _of_jvp(pair.names):
             node, shape = seen.constant
             says = LACKING.format(ordinal=_ordinal(pair.names), node=node, shape=shape)
             kind, fields = "second_order_lost", {"shape": shape}
@@ -180,7 +180,7 @@ def _zero(block: Block, names: Names, seen: Seen) -> tuple[str, str]:
     """Return the kind and the sentence for a derivative that is zero where it should not be."""
     if _is_scripted(names, seen):
         return "torchscript", f"the derivative is zero: {SCRIPTED}"
-    if names.order > 1 and block.j < len(names.leaves) - names.linear:
+    if _of_input(block, names):
         says = f"the {_ordinal(names)} derivative is zero: {names.function} uses {LOST[seen.mode]}"
         return "second_order_lost", says
     if seen.mode == "forward":
@@ -190,16 +190,21 @@ def _zero(block: Block, names: Names, seen: Seen) -> tuple[str, str]:
 
 def _is_scripted(names: Names, seen: Seen) -> bool:
     """Return whether forward mode meets backward passes that TorchScript compiled; its forward passes have tangents."""
-    return seen.scripted and names.order > 1 and (seen.mode == "forward" or "jvp" in names.function)
+    return seen.scripted and names.order > 1 and (seen.mode == "forward" or _of_jvp(names))
 
 
 def _ordinal(names: Names) -> str:
     return ORDINALS.get(names.order, f"{names.order}th")
 
 
-def _of_backward_of_inputs(block: Block, names: Names) -> bool:
-    """Return whether a block is the derivative of a backward pass with respect to an input, not to a cotangent."""
-    return names.order > 1 and "jvp" not in names.function and block.j < len(names.leaves) - names.linear
+def _of_input(block: Block, names: Names) -> bool:
+    """Return whether a block is the derivative of a derivative with respect to an input, not to a vector."""
+    return names.order > 1 and block.j < len(names.leaves) - names.linear
+
+
+def _of_jvp(names: Names) -> bool:
+    """Return whether forward mode is among the derivatives of which the Jacobian is taken."""
+    return "jvp" in names.function
 
 
 def _cause(block: Block, seen: Seen) -> Cause:
