@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.calls import push, recorded
 from opcheck.checks.subject import Context, Subject
-from opcheck.checks.values.reference import referred
 from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import real_size, vector
 from opcheck.derivatives.rounding import Computation, Moved
 from opcheck.derivatives.uncertainty import largest
-from opcheck.samples.inputs import Inputs
+from opcheck.samples.inputs import Inputs, unchanged
+from opcheck.samples.resolve import resolve
 from opcheck.samples.results import has_derivative
+from opcheck.spec.claims import Reference
 from opcheck.spec.dtypes import double_of, finer_than
+from opcheck.spec.limits import REFERENCE_MODULES
 
 T = TypeVar("T")
 Parts = dict[str, Tensors]
@@ -129,6 +131,33 @@ def by_reference(subject: Subject, inputs: Inputs | None = None, how: str = "") 
     assert reference is not None
     operator = referred(reference, subject.context.settings.modules)
     return Truth(f"{reference.target}{how}", subject.calling(operator=operator, inputs=inputs, inplace=False))
+
+
+def referred(reference: Reference, modules: Sequence[str]) -> Callable[..., Any]:
+    """Return the reference as a function of the operator's arguments. Raise Unresolved if it is not found.
+
+    Tensors are passed to it as NumPy arrays, unless it is a function of torch or the spec declares it differentiable.
+    """
+    callee = resolve(reference.target, (*modules, *REFERENCE_MODULES))
+    takes_tensors = reference.is_differentiable or (getattr(callee, "__module__", None) or "").startswith("torch")
+    convert: Callable[[Any], Any] = unchanged if takes_tensors else _to_numpy
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        positional = [convert(arg) for arg in args]
+        renamed = {reference.rename.get(name, name): convert(value) for name, value in kwargs.items()}
+        if reference.positional:
+            return callee(*positional, *renamed.values(), **reference.kwargs)
+        return callee(*positional, **{**renamed, **reference.kwargs})
+
+    return called
+
+
+def _to_numpy(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().cpu().resolve_conj().resolve_neg().numpy()
+    if isinstance(value, (list, tuple)):
+        return type(value)(_to_numpy(item) for item in value)
+    return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
 
 
 def values_of(subject: Subject, _: Moved | None = None) -> Tensors:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor
 
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.relations import agree, off_by
 from opcheck.checks.subject import Subject
+from opcheck.checks.truth import referred
 from opcheck.checks.verdict import HOLDS, Verdict, cannot
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
-from opcheck.samples.inputs import unchanged
-from opcheck.samples.resolve import Unresolved, resolve
+from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import leaves_of, named, names_among
-from opcheck.spec.claims import Reference
-from opcheck.spec.limits import REFERENCE_MODULES
 from opcheck.text import class_of, one_line
 
 OF_TENSORS = "it gets NumPy arrays; for tensors, write reference = { target = ..., differentiable = true }"
@@ -59,43 +55,19 @@ def judge(subject: Subject, up_to_rounding: bool = False) -> Verdict:
     return agree(subject, values, expected, reference.target, names=names_among(paths), same_arithmetic=False)
 
 
-def referred(reference: Reference, modules: Sequence[str]) -> Callable[..., Any]:
-    """Return the reference as a function of the operator's arguments. Raise Unresolved if it is not found.
-
-    Tensors are passed to it as NumPy arrays, unless it is a function of torch or the spec declares it differentiable.
-    """
-    callee = resolve(reference.target, (*modules, *REFERENCE_MODULES))
-    takes_tensors = reference.is_differentiable or (getattr(callee, "__module__", None) or "").startswith("torch")
-    convert: Callable[[Any], Any] = unchanged if takes_tensors else _to_numpy
-
-    def called(*args: Any, **kwargs: Any) -> Any:
-        positional = [convert(arg) for arg in args]
-        renamed = {reference.rename.get(name, name): convert(value) for name, value in kwargs.items()}
-        if reference.positional:
-            return callee(*positional, *renamed.values(), **reference.kwargs)
-        return callee(*positional, **{**renamed, **reference.kwargs})
-
-    return called
-
-
-def _to_numpy(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().cpu().resolve_conj().resolve_neg().numpy()
-    if isinstance(value, (list, tuple)):
-        return type(value)(_to_numpy(item) for item in value)
-    return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
-
-
 def _as_tuple(result: Any) -> tuple[Any, ...]:
     if isinstance(result, (tuple, list)):
         return tuple(result)
     parts = [part for _, part in leaves_of(result)]
-    return tuple(part for part in parts if isinstance(part, (Tensor, numpy.ndarray, numpy.generic))) or tuple(parts)
+    return tuple(part for part in parts if hasattr(part, "__array__")) or tuple(parts)  # tensors and arrays, if any
 
 
 def _to_tensor(value: Any) -> Tensor:
-    # numpy.array copies, since torch warns of read-only arrays. A reference in torch returns tensors on the device.
-    return value.cpu() if isinstance(value, Tensor) else torch.from_numpy(numpy.array(value, order="C"))
+    if isinstance(value, Tensor):
+        return value.cpu()  # a reference in torch returns tensors on the device
+    import numpy  # only where a reference needs it: opcheck itself does not
+
+    return torch.from_numpy(numpy.array(value, order="C"))  # a copy, since torch warns of read-only arrays
 
 
 check = PerSample(judge, derivative=False)
