@@ -21,6 +21,7 @@ from opcheck.samples.choices import keywords_of
 from opcheck.samples.derive import Change, Derived, Keywords, Scope, derived, in_turn, keeps_ties, room_of
 from opcheck.samples.realize import parameter_elements
 from opcheck.spec.claims import WAYS, Way
+from opcheck.spec.dtypes import real_of
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 
@@ -104,7 +105,7 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes
     operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
     call = keywords_of(operator, path, (one.kwargs for one in samples))
     module, constructor = _constructor(context)
-    real = str(context.dtype.to_real()).removeprefix("torch.") if context.dtype.is_complex else ""
+    real = real_of(context.case.dtype) if context.dtype.is_complex else ""
     scope = Scope(call, module, constructor, thorough, real)
     arguments = attrgetter("args", "kwargs", "module")
     known = [*map(arguments, samples)]

@@ -140,7 +140,8 @@ def _subject(context: Context, verdict: Verdict) -> Subject:
         raise Unwritable("the failure is of no single sample")
     if context.case.operator.spec.surrogate:
         raise Unwritable("the gradient is meant to be that of a surrogate")
-    for through in filter(None, (recipe.through for recipe in sample.tensors)):
+    through = next((recipe.through for recipe in sample.tensors if recipe.through), "")
+    if through:
         raise Unwritable(f'a tensor is passed through "{through}"')
     if not verdict.code and derivative_named(check) is None:
         raise Unwritable(f"what {check} compares here has no such form")
