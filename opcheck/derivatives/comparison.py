@@ -135,7 +135,7 @@ class Comparison:
         False at a kink, or if the numerical matrix is not finite.
         """
         expected = self.numerical
-        far = self.difference.abs() > 2 * self.tolerance(self.fine)
+        far = self.difference.abs() > 2 * self.tolerance(self.numerical)
         far |= self.analytical.isfinite() != expected.isfinite()
         return bool(far.any()) and bool(expected.isfinite().all()) and not self.has_kink
 
@@ -212,7 +212,7 @@ class Comparison:
         if isinstance(slopes, Exception):  # the function is not defined that far away
             return False
         off, error = self.size(self.analytical - slopes.jacobian), self.size(slopes.rounding(unit))
-        return bool(((error > self.tolerance(slopes)) & (off <= CERTAIN * error))[self.wrong].all())
+        return bool(((error > self.tolerance(slopes.jacobian)) & (off <= CERTAIN * error))[self.wrong].all())
 
     def _at_steps(self, point: Point) -> list[Differences]:
         """Return the differences at steps h, 2 h, ..., 10 h. Raises if the function is not defined that far away."""
@@ -239,7 +239,7 @@ class Comparison:
             return torch.zeros_like(own)
         low, high = torch.stack(nearby).aminmax(dim=0)
         moves, largest = high - low, torch.maximum(low.abs(), high.abs())
-        is_noise = (moves > self.tolerance(self.fine)) & (largest <= CERTAIN * moves)
+        is_noise = (moves > self.tolerance(self.numerical)) & (largest <= CERTAIN * moves)
         return torch.where(is_noise, torch.inf, torch.maximum(CERTAIN * moves, BY_CHANCE * moves.max()))
 
     def _off_at(self, coordinates: Tensor, step: float) -> Tensor:
@@ -258,10 +258,10 @@ class Comparison:
         """Return the moduli of entries."""
         return modulus(entries, self.directions.columns_of(self.mode))
 
-    def tolerance(self, of: Differences) -> Tensor:
-        """Return the tolerance of each analytical entry, given differences in the form of the matrix to compare."""
+    def tolerance(self, numerical: Tensor) -> Tensor:
+        """Return by how much analytical entries may differ from numerical ones, which have the form of `numerical`."""
         columns, lengths = self.directions.columns_of(self.mode), self.directions.lengths(self.mode)
-        return allowed(of.jacobian, columns, self.numbers, lengths)
+        return allowed(numerical, columns, self.numbers, lengths)
 
     @cached_property
     def excess(self) -> Tensor:
@@ -272,20 +272,21 @@ class Comparison:
         are rounded to 1e-11: at a step of 1e-6, a derivative of zero looks like 1e-5.
         """
         unit = self.point.unit
-        off, beyond = self.size(self.difference), self._beyond(self.numerical)
+        off, beyond = self.size(self.difference), self._excess_over(self.numerical)
         noisy = (beyond > 0) & (off <= CERTAIN * self.size(self.fine.rounding(unit)))
         for coarse, coarser in self._further(self.at) if bool(noisy.any()) else ():
             error = self.size(error_estimate(coarse, [coarser], unit))
-            beyond[noisy & (error <= self.tolerance(coarse)) & (self._beyond(coarse.jacobian) == 0)] = 0.0
+            beyond[noisy & (error <= self.tolerance(coarse.jacobian)) & (self._excess_over(coarse.jacobian) == 0)] = 0.0
         if not bool(beyond.any()):
             return beyond
         # The truncation error of differences D is proportional to h^2: D(h) - D(2h) is three times that of D(h), and a
         # third of it added to D(h) removes the leading term of the error (Richardson).
         change = self.numerical - self.at(2 * self.numbers.eps).jacobian
-        truncated = (off <= self.size(change)) & (self._beyond(self.numerical + change / 3) == 0)
+        truncated = (off <= self.size(change)) & (self._excess_over(self.numerical + change / 3) == 0)
         return beyond.masked_fill(truncated, 0.0)
 
-    def _beyond(self, numerical: Tensor) -> Tensor:
+    def _excess_over(self, numerical: Tensor) -> Tensor:
+        """Return by how much the differences from numerical entries exceed `tolerance`."""
         columns, lengths = self.directions.columns_of(self.mode), self.directions.lengths(self.mode)
         return excess(self.analytical, numerical, columns, self.numbers, lengths)
 

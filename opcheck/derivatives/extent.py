@@ -40,7 +40,7 @@ class Coverage:
     memory: int = 1 << 28
     """The maximum number of bytes of a batch, as estimated by `chunk`, and of a Jacobian that is full or compressed."""
 
-    def directions(self, size: tuple[int, int]) -> int | None:
+    def number_of_directions(self, size: tuple[int, int]) -> int | None:
         """Return the number of random directions on each side of a Jacobian of shape (M, N); None for a whole one.
 
         Raises TooLarge if "full" is requested and does not fit into `memory`.

@@ -221,7 +221,7 @@ class Point:
     @cached_property
     def projections(self) -> int | None:
         """The number of random directions on each side; None if the whole Jacobian is computed."""
-        return self.coverage.directions(self.size)
+        return self.coverage.number_of_directions(self.size)
 
     @cached_property
     def coordinates(self) -> Tensor:
