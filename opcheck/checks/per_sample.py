@@ -163,7 +163,7 @@ def prepared(
     try:
         subject = context.subject(sample)
     except Exception as error:
-        return with_sample(replace(cannot(f"the sample cannot be made: {one_line(error)}"), cause=error), sample)
+        return with_sample(cannot(f"the sample cannot be made: {one_line(error)}", cause=error), sample)
     obstacle = _obstacle(subject, derivative, refusal)
     return subject if obstacle is None else with_sample(obstacle, sample, subject)
 
@@ -188,7 +188,7 @@ def _obstacle(subject: Subject, derivative: bool, refusal: Refusal) -> Verdict |
     if not isinstance(unusable, Exception):
         return None
     what = str(unusable) if isinstance(unusable, Unlike) else f"the surrogate raised {one_line(unusable)}"
-    return replace(cannot(what, WHAT_A_SURROGATE_IS), cause=unusable)
+    return cannot(what, WHAT_A_SURROGATE_IS, cause=unusable)
 
 
 WHAT_A_SURROGATE_IS = "expected a function of the same arguments, with outputs of the same shapes and dtypes"
@@ -211,10 +211,10 @@ def verdict_by(judge: Judge, subject: Subject) -> Verdict:
     except Raised as error:
         if error.check:
             return blocked(error.check, f"{subject.check}: not judged: {error}")
-        return replace(raised(subject, error.cause, error.what), code=error.code)
+        return raised(subject, error.cause, error.what, error.code)
     except Exception as error:
         if is_bug_of_opcheck(error):
-            return replace(cannot(f"{subject.check}: opcheck raised {one_line(error)}", REPORT_IT), cause=error)
+            return cannot(f"{subject.check}: opcheck raised {one_line(error)}", REPORT_IT, cause=error)
         return raised(subject, error)
     if isinstance(verdict, Verdict):
         return verdict
@@ -228,14 +228,15 @@ def verdict_by(judge: Judge, subject: Subject) -> Verdict:
 REPORT_IT = "this is a mistake in opcheck, not in the operator: please report it"
 
 
-def raised(subject: Subject, error: Exception, what: str = "") -> Verdict:
+def raised(subject: Subject, error: Exception, what: str = "", code: str = "") -> Verdict:
     """Return the verdict that the claim does not hold, since the operator raises in the tested operation.
 
     what: the operation, if the claim is about several, as in "computing the values under torch.no_grad()".
+    code: code in plain torch that raises the exception; empty if there is none.
     """
     kind = subject.case.kind
     operation = f"{kind.name}: {what}" if what else kind.name
-    return replace(refused(kind, f"{operation} raised {one_line(error)}"), cause=error)
+    return refused(kind, f"{operation} raised {one_line(error)}", code=code, cause=error)
 
 
 def blame(subject: Subject, verdict: Verdict, claims: Iterable[str]) -> Verdict:
@@ -263,7 +264,7 @@ def out_of_memory(error: Exception) -> Verdict:
     """
     if isinstance(error, TooLarge):
         return cannot(f"the sample is too large: {error}")
-    return replace(cannot(f"out of memory: {one_line(error)}"), cause=error)
+    return cannot(f"out of memory: {one_line(error)}", cause=error)
 
 
 def _is_empty(subject: Subject, derivative: bool) -> bool:

@@ -101,22 +101,24 @@ class Verdict:
 HOLDS = Verdict(True)
 
 
-def fails(title: str, detail: str = "", *, code: str = "", **fields: Any) -> Verdict:
+def fails(
+    title: str, detail: str = "", *, code: str = "", cause: BaseException | None = None, **fields: Any
+) -> Verdict:
     """Return the verdict that a claim does not hold."""
-    return Verdict(False, title, detail, fields=fields, code=code)
+    return Verdict(False, title, detail, fields=fields, code=code, cause=cause)
 
 
 OF_SOFTMAX = "forward mode of torch's softmax, log_softmax and logsumexp writes to what its own backward pass needs"
 
 
-def refused(kind: CheckKind, title: str) -> Verdict:
+def refused(kind: CheckKind, title: str, *, code: str = "", cause: BaseException | None) -> Verdict:
     """Return the verdict that the operator raises an error in an operation that the spec claims to be supported."""
     fields = {} if kind.on_request or not kind.needs else remedy(f"supports.{kind.needs[-1]}", False)
     detail = f"{OF_SOFTMAX}\n{kind.remedy}" if BY_SOFTMAX.search(title) else kind.remedy
-    return Verdict(False, title, detail, fields=fields, state="refused")
+    return Verdict(False, title, detail, fields=fields, state="refused", code=code, cause=cause)
 
 
-def refused_in(check: str, dtype: str, what: str, why: str) -> Verdict:
+def refused_in(check: str, dtype: str, what: str, why: str, *, cause: BaseException | None = None) -> Verdict:
     """Return the verdict that an operator refuses a dtype that the spec claims.
 
     what: the pass that is claimed, "forward" or "backward".
@@ -124,7 +126,7 @@ def refused_in(check: str, dtype: str, what: str, why: str) -> Verdict:
     """
     fields = remedy(f"dtypes.{what}", f"-{dtype}")
     title = f"{check}: {what} is claimed for {dtype}, but {why}"
-    return Verdict(False, title, how_to_take_out(dtype, what), fields=fields, state="refused")
+    return Verdict(False, title, how_to_take_out(dtype, what), fields=fields, state="refused", cause=cause)
 
 
 def how_to_take_out(dtype: str, what: str) -> str:
@@ -141,9 +143,9 @@ def remedy(key: str, write: bool | str) -> dict[str, Any]:
     return {"remedy": {"key": key, "write": write}}
 
 
-def cannot(title: str, detail: str = "") -> Verdict:
+def cannot(title: str, detail: str = "", *, cause: BaseException | None = None, **fields: Any) -> Verdict:
     """Return the verdict that a claim could not be tested."""
-    return Verdict(False, title, detail, state="error")
+    return Verdict(False, title, detail, state="error", fields=fields, cause=cause)
 
 
 def inconclusive(title: str, detail: str = "", **fields: Any) -> Verdict:

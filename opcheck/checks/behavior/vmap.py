@@ -133,8 +133,8 @@ def _along(subject: Subject, batch: Batch, turns: Sequence[int] = (0,), where: s
     how = "in a batch of one" if count == 1 else f"batched over {', '.join(subject.leaf_names[k] for k in chosen)}"
     how += f" along {where}" if where else ""
     if isinstance(got, Exception):
-        wrong = raised(subject, got)
-        return replace(wrong, detail=f"{how}\n{wrong.detail}", code=asserted(code))
+        wrong = raised(subject, got, code=asserted(code))
+        return replace(wrong, detail=f"{how}\n{wrong.detail}")
     expected = _stacked(batch.looped)
     return agree(subject, got, expected, f"the loop, {how}", names=subject.output_info.names, code=code)
 

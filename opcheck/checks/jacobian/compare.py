@@ -184,9 +184,9 @@ def _verdict_on(subject: Subject, disagreement: Disagreement) -> Verdict:
         return inconclusive(title, rest)
     cause, code = disagreement.cause, _code(kind.name, disagreement.memory)
     if disagreement.kind == "refused":
-        return replace(refused(kind, title), cause=cause, code=code)
+        return refused(kind, title, code=code, cause=cause)
     if disagreement.mismatch is None:
-        return replace(fails(title, rest, code=code, **_jacobians(disagreement)), cause=cause)
+        return fails(title, rest, code=code, cause=cause, **_jacobians(disagreement))
     numbers = subject.numbers
     least = "error of finite differences" if disagreement.below_atol else f"{numbers.atol:g}"
     allowed = f"allowed: {least} + {numbers.rtol:g} |numerical|, step {numbers.eps:g}"

@@ -332,7 +332,7 @@ def _under_autocast(subject: Subject, exact: ExactParts, autocast: Surroundings)
     gradients = tried(lambda: call.gradients(exact.cotangents))
     if isinstance(gradients, Exception):
         title = f"low_precision_grad: backward of a forward pass under torch.autocast raised {one_line(gradients)}"
-        return replace(fails(title, FOR_AUTOCAST), cause=gradients)
+        return fails(title, FOR_AUTOCAST, cause=gradients)
     got = {"outputs": call.results, "gradients": gradients}
     if not _are_finite(got):
         return "untold"
@@ -398,13 +398,13 @@ def _tried(subject: Subject, call: Call, tangents: Tensors) -> Parts | Verdict:
     dtype = subject.case.dtype
     gradients = tried(call.gradients)
     if isinstance(gradients, Exception):
-        verdict = refused_in("low_precision_grad", dtype, "backward", f"is refused: {one_line(gradients)}")
-        return replace(verdict, cause=gradients)
+        why = f"is refused: {one_line(gradients)}"
+        return refused_in("low_precision_grad", dtype, "backward", why, cause=gradients)
     pushed = tried(lambda: push(subject, tangents)) if tangents else ()
     if isinstance(pushed, Exception):
         title = f"low_precision_grad: forward mode is claimed for {dtype}, but is refused: {one_line(pushed)}"
         detail = "if no dtype supports it, set supports.forward_ad = false; else expect this failure"
-        return replace(fails(title, detail, **remedy("supports.forward_ad", False)), state="refused", cause=pushed)
+        return replace(fails(title, detail, cause=pushed, **remedy("supports.forward_ad", False)), state="refused")
     return {"outputs": call.results, "gradients": gradients, "tangents": pushed}
 
 

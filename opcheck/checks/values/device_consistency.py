@@ -8,7 +8,6 @@ strides are noted, but are no failure: libraries such as cuDNN and cuFFT choose 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -74,7 +73,7 @@ def _compared(
         what = f"what works on {subject.context.device.string} is refused on the CPU: {one_line(expected)}"
         own = subject.case.device.name
         hint = f'if it is not meant to run there, write devices = ["{own}"]'
-        return replace(cannot(f"device_consistency: {what}", hint), fields=remedy("devices", own))
+        return cannot(f"device_consistency: {what}", hint, **remedy("devices", own))
     if len(got) != len(expected):
         return fails(f"device_consistency: {len(got)} results ({', '.join(names)}), on the CPU {len(expected)}")
     device = torch.empty(0, device=subject.context.device.string).device

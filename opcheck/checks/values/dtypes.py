@@ -94,8 +94,7 @@ def _gradients(subject: Subject) -> Verdict:
     here = tried(lambda: ordinary(subject))
     if isinstance(here, Exception):
         error = here.__cause__ or here
-        verdict = refused_in("dtypes", subject.case.dtype, "backward", f"is refused: {one_line(error)}")
-        return replace(verdict, cause=error)
+        return refused_in("dtypes", subject.case.dtype, "backward", f"is refused: {one_line(error)}", cause=error)
     if not here.has_graph:
         return replace(NO_GRAPH, fields=remedy("dtypes.backward", f"-{subject.case.dtype}"))
     if not here.values.numel() or not any(leaf.numel() for leaf in subject.leaves):

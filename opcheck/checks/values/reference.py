@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -38,7 +37,7 @@ def judge(subject: Subject, up_to_rounding: bool = False) -> Verdict:
     returned = tried(lambda: callee(*args, **kwargs))
     if isinstance(returned, Exception):
         why = f"reference: {reference.target} raised {one_line(returned)}"
-        return replace(cannot(why, OF_TENSORS if "ndarray" in str(returned) else WHOSE_FAULT), cause=returned)
+        return cannot(why, OF_TENSORS if "ndarray" in str(returned) else WHOSE_FAULT, cause=returned)
     try:
         expected = tuple(map(_to_tensor, _as_tuple(returned)))
     except (TypeError, ValueError):
