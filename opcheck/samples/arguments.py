@@ -51,19 +51,19 @@ def schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
 
     A built-in function has those of the ATen operator of the same name.
     """
-    if schemas := overloads_of(operator):
+    if schemas := own_schemas(operator):
         return schemas
     try:
         inspect.signature(operator)
     except (TypeError, ValueError):
         name = path.replace(":", ".").rsplit(".", 1)[-1]
         names = (name, name.rstrip("_"), f"special_{name}", f"linalg_{name}")
-        found = (overloads_of(getattr(torch.ops.aten, one, None)) for one in names)
+        found = (own_schemas(getattr(torch.ops.aten, one, None)) for one in names)
         return next(filter(None, found), [])
     return []
 
 
-def overloads_of(operator: Any) -> list[Any]:
+def own_schemas(operator: Any) -> list[Any]:
     """Return the schemas of an operator of torch.ops or torch.library, or of a function in TorchScript; else none."""
     operator = getattr(operator, "_opoverload", operator)  # the overload of a torch.library.custom_op
     if isinstance(operator, torch.jit.ScriptFunction):
@@ -98,7 +98,7 @@ def is_function(owner: Any) -> TypeGuard[type[torch.autograd.Function]]:
 
 def takes_out(operator: Callable[..., Any]) -> bool | None:
     """Return whether an operator takes `out=`, by its schema or signature; None for built-ins without a signature."""
-    schemas = overloads_of(operator)
+    schemas = own_schemas(operator)
     if schemas:  # several results go to parameters of their own, such as out0= and out1=
         written = ([one.name for one in schema.arguments if one.is_out or one.name == "out"] for schema in schemas)
         return ["out"] in written

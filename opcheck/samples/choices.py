@@ -140,11 +140,11 @@ def _renamed(function: Callable[..., Any], keywords: Mapping[str, str], inputs: 
     for node in _nodes(getattr(function, "__code__", function)):
         for target in node.targets if isinstance(node, ast.Assign) else ():
             assert isinstance(node, ast.Assign)
-            new, old = [target], [_value_of(node.value)]
+            new, old = [target], [_name_of(node.value)]
             if isinstance(target, ast.Tuple):
-                own = [*map(_value_of, node.value.elts)] if isinstance(node.value, ast.Tuple) else []
+                own = [*map(_name_of, node.value.elts)] if isinstance(node.value, ast.Tuple) else []
                 new, old = target.elts, [*inputs] if old == ["inputs"] else own
-            names |= {_value_of(one): names[of] for one, of in zip(new, old, strict=False) if of in names}
+            names |= {_name_of(one): names[of] for one, of in zip(new, old, strict=False) if of in names}
     return names
 
 
@@ -169,10 +169,10 @@ def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: 
         elif isinstance(node, ast.Subscript):
             compared, values = node.slice, _keys_of(function, node.value)
         else:
-            tested = map(_value_of, _tested(node))
+            tested = map(_name_of, _tested(node))
             yield from ((keywords[name], 0) for name in tested if name in keywords)
             continue
-        name = _value_of(compared)
+        name = _name_of(compared)
         if name in keywords:
             yield from ((keywords[name], value) for value in values)
 
@@ -201,21 +201,21 @@ def _nodes(code: Any) -> tuple[ast.AST, ...]:
 
 def _kinds(call: ast.Call, keywords: Mapping[str, str]) -> Iterator[tuple[str, Value]]:
     """Yield two dims for a keyword that is a dim, if `isinstance` is called to distinguish one dim from several."""
-    if _value_of(call.func) != "isinstance" or len(call.args) != 2:
+    if _name_of(call.func) != "isinstance" or len(call.args) != 2:
         return
-    name = _value_of(call.args[0])
+    name = _name_of(call.args[0])
     kinds = {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(call.args[1])}
     if is_dim(keywords.get(name, "")) and kinds & {"int", *SEQUENCES}:
         yield from ((keywords[name], dims) for dims in SEVERAL)
 
 
-def _value_of(node: ast.expr) -> str:
+def _name_of(node: ast.expr) -> str:
     """Return the name of a variable, or of an attribute of `self` or `ctx`; an empty string for other expressions.
 
     A string in another case, as `how.lower()`, counts as the variable.
     """
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in IN_OTHER_WORDS:
-        return _value_of(node.func.value)
+        return _name_of(node.func.value)
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "ctx"):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
@@ -253,7 +253,7 @@ def _passed_on(
     function: Callable[..., Any], call: ast.Call, keywords: Mapping[str, str], depth: int
 ) -> Iterator[tuple[str, Value]]:
     """Yield the pairs of `_compared` for a function that is called with some of the keywords."""
-    passed = {_value_of(part) for part in (*call.args, *(one.value for one in call.keywords))}
+    passed = {_name_of(part) for part in (*call.args, *(one.value for one in call.keywords))}
     if not passed & keywords.keys():
         return
     try:
@@ -266,7 +266,7 @@ def _passed_on(
     # What follows a list of arguments, as in f(*tensors, how), is passed to the last parameters.
     arguments |= zip(reversed(positional), reversed(call.args[starred[-1] + 1 :]), strict=False)
     arguments |= {one.arg: one.value for one in call.keywords if one.arg}
-    names = {name: keywords[_value_of(part)] for name, part in arguments.items() if _value_of(part) in keywords}
+    names = {name: keywords[_name_of(part)] for name, part in arguments.items() if _name_of(part) in keywords}
     yield from _in_all_stages(called, names, depth)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from opcheck.samples.arguments import OVERLOAD, PACKET, is_function, overloads_of
+from opcheck.samples.arguments import OVERLOAD, PACKET, is_function, own_schemas
 from opcheck.spec import allow_list
 from opcheck.spec.allow_list import PARTS, REGISTERED, Kind, inside
 from opcheck.spec.problems import nearest, worded
@@ -310,7 +310,7 @@ def _takes_and_gives_tensors(operator: Any) -> bool:
 
     An overload only counts if a spec can express all required arguments, unlike a stream or a storage.
     """
-    return any(map(_on_tensors, overloads_of(operator)))
+    return any(map(_on_tensors, own_schemas(operator)))
 
 
 def _on_tensors(schema: Any) -> bool:
