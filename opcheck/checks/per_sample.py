@@ -35,6 +35,7 @@ from opcheck.derivatives.refusals import PACKAGE
 from opcheck.planning.expectations import is_about
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.modules import ModuleCall
+from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import WHAT_IS_TESTED, Untestable
 from opcheck.samples.surrogate import Unlike
 from opcheck.spec.checks import CheckKind
@@ -197,8 +198,8 @@ WHAT_A_SURROGATE_IS = "expected a function of the same arguments, with outputs o
 def verdict_by(judge: Judge, subject: Subject) -> Verdict:
     """Call a judge and return its result as a verdict. An exception of the operator means that the claim fails.
 
-    A lack of memory, a mistake in opcheck, a claim that torch cannot test and a blocked claim have verdicts of their
-    own.
+    A lack of memory, a mistake in opcheck or in the spec, a claim that torch cannot test and a blocked claim have
+    verdicts of their own.
     """
     try:
         verdict = judge(subject)
@@ -208,6 +209,8 @@ def verdict_by(judge: Judge, subject: Subject) -> Verdict:
         return out_of_memory(error)
     except CannotAsk as error:
         return out_of_reach(str(error))
+    except Unresolved as error:  # a name in the spec, such as the reference
+        return cannot(f"{subject.check}: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
     except Raised as error:
         if error.check:
             return blocked(error.check, f"{subject.check}: not judged: {error}")

@@ -21,7 +21,7 @@ from opcheck.derivatives.coordinates import real_size, vector
 from opcheck.derivatives.rounding import Computation, Moved
 from opcheck.derivatives.uncertainty import largest
 from opcheck.samples.inputs import Inputs, unchanged
-from opcheck.samples.resolve import resolve
+from opcheck.samples.resolve import Unresolved, resolve
 from opcheck.samples.results import has_derivative
 from opcheck.spec.claims import Reference
 from opcheck.spec.dtypes import double_of, finer_than
@@ -131,6 +131,19 @@ def by_reference(subject: Subject, inputs: Inputs | None = None, how: str = "") 
     assert reference is not None
     operator = referred(reference, subject.context.settings.modules)
     return Truth(f"{reference.target}{how}", subject.calling(operator=operator, inputs=inputs, inplace=False))
+
+
+def differentiable_reference(subject: Subject) -> Subject | None:
+    """Return the differentiable reference at the inputs of a subject; None if there is none, or if it is not found.
+
+    The check `reference` reports one that is not found.
+    """
+    if not subject.case.operator.has_differentiable_reference:
+        return None
+    try:
+        return by_reference(subject).subject
+    except Unresolved:
+        return None
 
 
 def referred(reference: Reference, modules: Sequence[str]) -> Callable[..., Any]:

@@ -107,6 +107,15 @@ class TestTruth:
         assert "no exact gradients to compare bfloat16 with" in found["bfloat16"].reason
         assert 'reference = { target = "mylib.eager", differentiable = true }' in found["bfloat16"].message
 
+    def test_a_reference_that_does_not_exist_is_no_failure_of_the_operator(self, outcomes):
+        missing = 'reference = { target = "operators.coarse.eagr", differentiable = true }'
+        for name, outcome in (("tripled", "passed"), ("tripled_wrongly_in_half", "failed")):  # float64 tells
+            assert judged(outcomes, f"operators.coarse.{name}", missing)["bfloat16"].outcome == outcome
+        found = judged(outcomes, "operators.coarse.no_double", f"{NO_DOUBLE}\n{missing}", PAIR)
+        assert {outcome.outcome for outcome in found.values()} == {"error"}
+        assert 'did you mean "operators.coarse.eager"?' in found["bfloat16"].message
+        assert "supports.backward" not in found["bfloat16"].message
+
     def test_half_precision_alone_is_decided_by_this_check(self, outcomes):
         keys = 'dtypes = ["float16"]\nreference = "torch.mul"\nsupports.out = false'
         found = outcomes(f'[[operator]]\nname = "operators.coarse.no_double"\n{keys}\n{PAIR}')

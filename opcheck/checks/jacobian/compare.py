@@ -13,7 +13,7 @@ from opcheck.checks.per_sample import PerSample
 from opcheck.checks.pictured import pictured
 from opcheck.checks.plain_torch import CALL, asserted, for_vectors
 from opcheck.checks.subject import Subject
-from opcheck.checks.truth import by_reference
+from opcheck.checks.truth import differentiable_reference
 from opcheck.checks.verdict import (
     EMPTY_DERIVATIVE,
     HOLDS,
@@ -41,7 +41,6 @@ from opcheck.derivatives.coordinates import are_strided
 from opcheck.derivatives.disagreement import Mismatch
 from opcheck.derivatives.gradients import attributes, memory_of_cotangents
 from opcheck.derivatives.sparse import are_movable
-from opcheck.samples.resolve import Unresolved
 from opcheck.strides import MEMORIES
 
 REMEDY = 'if the gradient is meant to differ from the derivative, write surrogate = "..." with a function that has it'
@@ -84,7 +83,9 @@ def compared(subject: Subject) -> Verdict:
         return NO_GRAPH
     if blind := too_wide_tolerances(subject):
         return blind
-    disagreement = disagreement_on(subject, check, _reference(subject) if check == "backward" else None)
+    # If the Jacobian is too large to compare entry by entry, gradients are compared with those of the reference, too.
+    reference = differentiable_reference(subject) if check == "backward" else None
+    disagreement = disagreement_on(subject, check, None if reference is None else reference.function)
     if disagreement is None and not outputs.differentiable:
         return EMPTY_DERIVATIVE
     if disagreement is not None and check == "rev_over_rev" and disagreement.kind not in INCONCLUSIVE:
@@ -133,19 +134,6 @@ def disagreement_on(subject: Subject, check: str, reference: Function | None = N
 
 LEFT_OUT_BY_TORCH = {"backward": memory_of_cotangents, "grad_dtypes": attributes}
 """The tests of those parts of a claim that torch's functions leave out."""
-
-
-def _reference(subject: Subject) -> Function | None:
-    """Return the differentiable reference as a function of the leaves; None if there is none, or it is not found.
-
-    Gradients are also compared with those of the reference if the Jacobian is too large to compare entry by entry.
-    """
-    if not subject.case.operator.has_differentiable_reference:
-        return None
-    try:
-        return by_reference(subject).subject.function
-    except Unresolved:  # the check `reference` reports this
-        return None
 
 
 def too_wide_tolerances(subject: Subject) -> Verdict | None:

@@ -35,7 +35,7 @@ from opcheck.checks.surroundings import Surroundings, autocast_on, within
 from opcheck.checks.truth import (
     Parts,
     Truth,
-    by_reference,
+    differentiable_reference,
     first_order,
     names_of_parts,
     perturbed,
@@ -161,9 +161,8 @@ def _judge(finite: set[str], subject: Subject) -> Verdict:
 
 def _by_reference(subject: Subject, exact: ExactParts) -> Parts | None:
     """Return the results of the differentiable reference in the same dtype; None if there is none, or it raises."""
-    if not subject.case.operator.has_differentiable_reference:
-        return None
-    own = exact.likewise(by_reference(subject).subject)
+    reference = differentiable_reference(subject)
+    own = None if reference is None else exact.likewise(reference)
     return None if isinstance(own, Exception) else own
 
 

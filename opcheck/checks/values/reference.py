@@ -14,7 +14,6 @@ from opcheck.checks.truth import referred
 from opcheck.checks.verdict import HOLDS, Verdict, cannot
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
-from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import leaves_of, named, names_among
 from opcheck.text import class_of, one_line
 
@@ -29,10 +28,7 @@ def judge(subject: Subject, up_to_rounding: bool = False) -> Verdict:
     """
     reference = subject.case.operator.spec.reference_in_full
     assert reference is not None
-    try:
-        callee = referred(reference, subject.context.settings.modules)
-    except Unresolved as error:
-        return cannot(f"reference: {error}", f'did you mean "{error.hint}"?' if error.hint else "")
+    callee = referred(reference, subject.context.settings.modules)
     args, kwargs = subject.inputs.detached().fill()
     returned = tried(lambda: callee(*args, **kwargs))
     if isinstance(returned, Exception):
