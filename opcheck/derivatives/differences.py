@@ -48,7 +48,7 @@ class Differences:
     @property
     def bend(self) -> Tensor:
         """The difference of `right` and `left`, of shape (M, K): h f'' if f is smooth, the jump of f' at a kink."""
-        return self._shown((self.above - self.base).add_(self.below).sub_(self.base).div_(self.step).T)
+        return self._shown(self._second().div_(self.step).T)
 
     def rounding(self, unit: float) -> Tensor:
         """Return the error of the central differences caused by rounding f to a unit, of shape (M, K)."""
@@ -65,8 +65,11 @@ class Differences:
     @cached_property
     def most_bend(self) -> float:
         """The largest absolute difference of the two one-sided differences; NaN if any value is NaN."""
-        bend = (self.above - self.base).add_(self.below).sub_(self.base).abs_()
-        return float(bend.max()) / self.step if bend.numel() else 0.0
+        return float(self._second().abs_().max()) / self.step if self.above.numel() else 0.0
+
+    def _second(self) -> Tensor:
+        """Return the second differences f(x + h u) - 2 f(x) + f(x - h u), of shape (K, M)."""
+        return (self.above - self.base).add_(self.below).sub_(self.base)
 
 
 def differences(values: Tensor, step: float, base: Tensor | None = None, *, batched: bool = False) -> Differences:
