@@ -14,7 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.derivatives.autodiff import Differentiable, Mode, Primal, Pushforward, functions_in, layers, nodes_of
+from opcheck.derivatives.autodiff import (
+    Differentiable,
+    Mode,
+    Primal,
+    Pushforward,
+    functions_in,
+    has_forward,
+    layers,
+    nodes_of,
+)
 from opcheck.derivatives.coordinates import index_text, largest_difference, same, vector
 from opcheck.derivatives.disagreement import Entry, Finding, Names, Pair
 from opcheck.derivatives.mistakes import FAMILIES, Block, blocks_of, moduli
@@ -65,6 +74,8 @@ class Seen:
     """Whether TorchScript compiled parts of the graph."""
     finite: bool = True
     """Whether the function is finite at the point."""
+    through_jvp: bool = False
+    """Whether forward mode is among the derivatives of which the Jacobian is taken."""
     constant: tuple[str, list[int]] | None = None
     """An autograd.Function that saves a tensor without a graph, although it depends on the leaves, and its shape."""
 
@@ -73,7 +84,12 @@ class Seen:
         """Call a function and its derivative. If one of the calls raises, the result has its defaults."""
         seen = tried(
             lambda: cls(
-                mode, _random(point, mode), *_graph(point, mode), bool(point.value.isfinite().all()), _constant(point)
+                mode,
+                _random(point, mode),
+                *_graph(point, mode),
+                bool(point.value.isfinite().all()),
+                has_forward(point.function),
+                _constant(point),
             ),
             catch_out_of_memory=True,
         )
@@ -163,7 +179,7 @@ def diagnose(pair: Pair, numbers: Numbers, seen: Seen = UNSEEN) -> list[Finding]
             kind, says = _zero(block, pair.names, seen)
         elif kind in UNEXPLAINED and _is_scripted(pair.names, seen):
             kind, says, fields = "torchscript", SCRIPTED, {}
-        elif kind in UNEXPLAINED and seen.constant and _of_input(block, pair.names) and not _of_jvp(pair.names):
+        elif kind in UNEXPLAINED and seen.constant and _of_input(block, pair.names) and not seen.through_jvp:
             node, shape = seen.constant
             says = LACKING.format(ordinal=_ordinal(pair.names), node=node, shape=shape)
             kind, fields = "second_order_lost", {"shape": shape}
@@ -190,7 +206,7 @@ def _zero(block: Block, names: Names, seen: Seen) -> tuple[str, str]:
 
 def _is_scripted(names: Names, seen: Seen) -> bool:
     """Return whether forward mode meets backward passes that TorchScript compiled; its forward passes have tangents."""
-    return seen.scripted and names.order > 1 and (seen.mode == "forward" or _of_jvp(names))
+    return seen.scripted and names.order > 1 and (seen.mode == "forward" or seen.through_jvp)
 
 
 def _ordinal(names: Names) -> str:
@@ -200,11 +216,6 @@ def _ordinal(names: Names) -> str:
 def _of_input(block: Block, names: Names) -> bool:
     """Return whether a block is the derivative of a derivative with respect to an input, not to a vector."""
     return names.order > 1 and block.j < len(names.leaves) - names.linear
-
-
-def _of_jvp(names: Names) -> bool:
-    """Return whether forward mode is among the derivatives of which the Jacobian is taken."""
-    return "jvp" in names.function
 
 
 def _cause(block: Block, seen: Seen) -> Cause:
