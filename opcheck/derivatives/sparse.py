@@ -17,7 +17,8 @@ from torch import Tensor
 
 from opcheck.derivatives.autodiff import Function, surrogate_of, tangent_of
 
-LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
+LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, *BLOCKED)
 
 
 def are_movable(leaves: Iterable[Tensor]) -> bool:
@@ -63,7 +64,7 @@ class Pattern:
         if like.layout is torch.sparse_coo:
             return cls.of(torch.ones(like.shape, device=like.device).to_sparse(like.sparse_dim()))
         batch = _compressed_indices(like)[0].dim() - 1
-        block = like.values().shape[batch + 1 : batch + 3] if "bs" in str(like.layout) else None
+        block = like.values().shape[batch + 1 : batch + 3] if like.layout in BLOCKED else None
         ones = torch.ones(like.shape, device=like.device)
         return cls.of(ones.to_sparse(layout=like.layout, blocksize=block, dense_dim=like.dense_dim()))
 
