@@ -85,7 +85,7 @@ def judge(subject: Subject) -> Verdict:
             if verdict is not None:
                 return verdict
             answer = "untold"
-        elif answer not in REFUSED and (verdict := _further(context, made, one, at_first if is_first else always)):
+        elif made.answer is None and (verdict := _further(context, made, one, at_first if is_first else always)):
             return verdict
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []
