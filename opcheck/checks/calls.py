@@ -188,13 +188,16 @@ def direction_of(subject: Subject) -> Tensor:
     return probe(len(vector(subject.leaves)), 1)
 
 
-def differentiate_twice(subject: Subject) -> None:
-    """Run the backward pass of the backward pass for all leaves, as `loss.backward()` does. Passes on its exceptions.
+def differentiate(subject: Subject, times: int) -> None:
+    """Run the backward pass of the backward pass, and so on, for all leaves, as `loss.backward()` does.
 
     A function marked `@once_differentiable` raises here. If only some gradients are requested, as by torch's
-    gradgradcheck, autograd skips the function and returns zeros.
+    gradgradcheck, autograd skips the function and returns zeros. Passes on its exceptions.
+
+    times: how often to differentiate, at least once.
     """
     call = Call.of(subject)
-    pulled = call.again([torch.ones_like(output).requires_grad_() for output in call.outputs])
-    if pulled.results:
-        torch.autograd.backward(pulled.results, [ones_like(gradient) for gradient in pulled.results])
+    for _ in range(times - 1):
+        call = call.again([ones_like(output).requires_grad_() for output in call.outputs])
+    if call.results:
+        torch.autograd.backward(call.results, [ones_like(result) for result in call.results])

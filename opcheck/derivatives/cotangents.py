@@ -73,10 +73,17 @@ def undefined(output: Tensor) -> Tensor:
 
 
 def subsets(count: int) -> Iterator[tuple[int, ...]]:
-    """Yield the subsets of `count` tensors to treat alike, as indices: all of them, each one, all but one."""
+    """Yield the subsets of `count` tensors to treat alike, as indices: all of them, each one, all but one, and halves.
+
+    The halves are those where a bit of the index is 0, and those where it is 1: of any two tensors, one is among them
+    without the other. Fewer than four tensors have no other subsets than those of one, and of all but one.
+    """
     every = tuple(range(count))
     yield every
     if count > 1:
         yield from ((index,) for index in every)
     if count > 2:
         yield from (tuple(k for k in every if k != index) for index in every)
+    if count > 3:
+        for bit in range((count - 1).bit_length()):
+            yield from (tuple(k for k in every if k >> bit & 1 == half) for half in (0, 1))

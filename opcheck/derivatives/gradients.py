@@ -40,8 +40,8 @@ sum() over all dims, over the first or over the last dim expands them."""
 def undefined_in(point: Point, mode: Mode) -> Disagreement | None:
     """Return why undefined cotangents, or missing tangents, are not treated as zeros, or None if they are.
 
-    If all cotangents are undefined, the gradients must be zero. If only one is undefined, or all but one, the gradients
-    must be those for zeros in place of the undefined cotangents. Tangents are left out one by one.
+    If all cotangents are undefined, the gradients must be zero. If some are, the gradients must be those for zeros in
+    place of the undefined cotangents. The same holds for tangents, at least one of which must be there.
     """
     point.product(mode)
     names, reverse = point.names, mode == "reverse"
@@ -49,13 +49,15 @@ def undefined_in(point: Point, mode: Mode) -> Disagreement | None:
     if not any(tensor.requires_grad for tensor in tensors):
         return None
     direction, sizes = point.probe_of(mode), [*map(real_size, tensors)]
-    for missing in subsets(len(tensors)) if reverse else ((k,) for k in range(len(tensors))):
+    for missing in subsets(len(tensors)):
+        if not reverse and len(missing) == len(tensors):
+            continue
         called, several = ", ".join(labels[index] for index in missing), len(missing) > 1
         if reverse:
             said = f"the cotangent{'s' * several} of {called} {'are' if several else 'is'} undefined"
             by, result, what = "backward", "gradient", "an undefined (None) cotangent"
         else:
-            said = f"{called} has no tangent"
+            said = f"{called} {'have' if several else 'has'} no tangent"
             by, result, what = "forward mode", "tangent of the outputs", "None"
         product = tried(partial(_product_without, point, mode, direction, missing))
         if isinstance(product, Exception):

@@ -203,7 +203,7 @@ BUILTIN = (
     ),
     of_gradients(
         "aliasing",
-        "one tensor, or slices of it, may be several arguments; outputs share memory with inputs only as tracked views",
+        "one tensor, or slices of it, may be several arguments; outputs share memory only as tracked views",
         "opcheck.checks.behavior.aliasing:check",
         feature="one tensor, or parts of it, in two places; memory shared with outputs",
     ),

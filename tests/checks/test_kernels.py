@@ -12,6 +12,9 @@ RANDOM = f"{ALONE}\nreseed = true"
 FIRST = "supports = { forward_ad = false, batched_grad = false, vmap = false, second_order = false }"
 MATRICES = "samples = [{ args = [{ shape = [3, 4] }, { shape = [4, 2] }] }]"
 LIST = "samples = [{ args = [[{ shape = [2, 3] }, { shape = [2, 3] }, { shape = [2, 3] }]] }]"
+FOUR = """samples = [
+  { args = [{ shape = [2, 3] }, { shape = [3, 4] }, { shape = [3, 2] }, { shape = [2, 4] }] },
+]"""
 TWO = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3] }] }]"
 
 WRONG = [
@@ -22,6 +25,7 @@ WRONG = [
     ("out_by_address", "variants", "", "", "out= a slice of a larger buffer"),
     ("out_beside", "variants", "", "", "a slice of a larger buffer writes beside it"),
     ("out_of_its_shape", "variants", "", "", "out= an empty buffer"),
+    ("out_exchanged", "variants", "", "", "called by out= a slice of a larger buffer"),
     ("drops_by_initial_seed", "context", RANDOM, "", "when the random generator is reseeded before backward"),
     ("expects_autocast_in_backward", "context", FUNCTION, "", "under torch.autocast in forward alone"),
     ("keeps_its_inputs", "saved", "", "", "leaf 0 of a call stays in memory"),
@@ -36,6 +40,16 @@ WRONG = [
     ("batch_of_one", "vmap", "", "", "the loop, in a batch of one"),
     ("second_order_of_one_input", "needs_input_grad", ALONE, TWO, "the second derivatives where only x requires grad"),
     ("all_but_one_of_a_list", "needs_input_grad", ALONE, LIST, "all inputs but tensors[1] require grad"),
+    ("wrong_where_frozen", "needs_input_grad", ALONE, FOUR, "the gradients where only a and b require grad"),
+    (
+        "cotangent_detached_beside_a_constant",
+        "needs_input_grad",
+        ALONE,
+        TWO,
+        "the second derivatives where only the cotangent and x require grad",
+    ),
+    ("wrong_for_one_tangent", "undefined_grad", FUNCTION, LIST, "tensors[1], tensors[2] have no tangent"),
+    ("outputs_share_memory", "aliasing", ALONE, "", "output 0 shares memory with output 1 behind autograd's back"),
 ]
 RIGHT = [
     ("right", FUNCTION, ""),
@@ -50,6 +64,10 @@ RIGHT = [
     ("returns_a_copy", ALONE, ""),
     ("second_order_of_both_inputs", "", TWO),
     ("sum_of_a_list", "", LIST),
+    ("adapted", ALONE, FOUR),
+    ("tangents_of_some", FUNCTION, LIST),
+    ("outputs_apart", ALONE, ""),
+    ("outputs_are_views", "", ""),
     ("packs_each_time", FIRST, MATRICES),
 ]
 CHECKS = (
@@ -61,6 +79,8 @@ CHECKS = (
     "purity",
     "vmap",
     "needs_input_grad",
+    "undefined_grad",
+    "aliasing",
     "nondeterminism",
 )
 

@@ -12,6 +12,18 @@ def test_what_an_operator_honestly_lacks_is_accepted(verdict_of, dtype):
 
 
 @BOTH
+def test_a_third_derivative_that_raises_only_for_all_inputs_is_refused(verdict_of, dtype):
+    """Autograd skips a function marked `@once_differentiable` if the gradient of some inputs alone is wanted."""
+    keys = "supports = { forward_ad = false, third_order = false, vmap = false }"
+    operator = "operators.right.second_order_only"
+    assert verdict_of(operator, "unsupported", dtype, keys).outcome == "passed"
+    assert verdict_of(operator, "rev_over_rev", dtype, keys).outcome == "passed"
+    outcome = verdict_of(operator, "rev_over_rev_over_rev", dtype, keys.replace("third_order = false, ", ""))
+    assert outcome.outcome == "failed"
+    assert "once_differentiable" in outcome.message
+
+
+@BOTH
 @pytest.mark.parametrize(
     "feature",
     [

@@ -215,6 +215,14 @@ def out_of_its_shape(x, *, out=None):
     return out
 
 
+def out_exchanged(x, *, out=None):
+    """Give `out` other memory, with the result."""
+    if out is None:
+        return x * x
+    out.data = x * x
+    return out
+
+
 def out_right(x, *, out=None):
     return torch.mul(x, x, out=out) if out is not None else x * x
 
@@ -533,6 +541,127 @@ def all_but_one_of_a_list(tensors):
 
 def sum_of_a_list(tensors):
     return tensors[0] + 2 * tensors[1] + 3 * tensors[2]
+
+
+class Adapted(Function):
+    """x w + x a b, as of a layer with an adapter."""
+
+    is_wrong = False
+
+    @staticmethod
+    def forward(ctx, x, w, a, b):
+        ctx.save_for_backward(x, w, a, b)
+        return x @ w + x @ a @ b
+
+    @classmethod
+    def backward(cls, ctx, v):
+        x, w, a, b = ctx.saved_tensors
+        of_a = x.mH @ v @ b.mH
+        if cls.is_wrong and ctx.needs_input_grad == (False, False, True, True):
+            of_a = 2 * of_a
+        return v @ (w + a @ b).mH, x.mH @ v, of_a, (x @ a).mH @ v
+
+
+class WrongWhereFrozen(Adapted):
+    """The same, wrong where only the adapter is trained."""
+
+    is_wrong = True
+
+
+def adapted(x, w, a, b):
+    return Adapted.apply(x, w, a, b)
+
+
+def wrong_where_frozen(x, w, a, b):
+    return WrongWhereFrozen.apply(x, w, a, b)
+
+
+class ConstantCotangent(Function):
+    """x w. Backward takes the cotangent for a constant if w needs no gradient."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, v):
+        x, w = ctx.saved_tensors
+        if not ctx.needs_input_grad[1]:
+            return v.detach() * w.conj(), None
+        return v * w.conj(), v * x.conj()
+
+
+def cotangent_detached_beside_a_constant(x, w):
+    return ConstantCotangent.apply(x, w)
+
+
+class OneTangent(Function):
+    """x + 2 y + 3 z, whose forward mode needs a second tangent."""
+
+    is_wrong = False
+
+    @staticmethod
+    def forward(x, y, z):
+        return x + 2 * y + 3 * z
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, v):
+        return (None, None, None) if v is None else (v, 2 * v, 3 * v)
+
+    @classmethod
+    def jvp(cls, ctx, *tangents):
+        terms = [factor * t for factor, t in zip((1, 2, 3), tangents, strict=True) if t is not None]
+        return sum(terms) * (2 if cls.is_wrong and len(terms) == 1 else 1)
+
+
+class WrongForOneTangent(OneTangent):
+    is_wrong = True
+
+
+def tangents_of_some(tensors):
+    return OneTangent.apply(*tensors)
+
+
+def wrong_for_one_tangent(tensors):
+    return WrongForOneTangent.apply(*tensors)
+
+
+# Outputs that share memory with each other.
+
+
+def _twice(copied: bool) -> Any:
+    class Twice(Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = 2 * x
+            return y, (y.clone() if copied else y.detach())
+
+        @staticmethod
+        def backward(ctx, v, w):
+            return 2 * v + 2 * w
+
+    return Twice
+
+
+OnceInMemory, TwiceInMemory = _twice(copied=False), _twice(copied=True)
+
+
+def outputs_share_memory(x):
+    return OnceInMemory.apply(x)
+
+
+def outputs_apart(x):
+    return TwiceInMemory.apply(x)
+
+
+def outputs_are_views(x):
+    y = x * x
+    return y, y.reshape(-1), y[..., :1]
 
 
 # Calls of several threads at once, and calls that backward repeats.

@@ -203,6 +203,25 @@ class WritesInEvaluation(ReplacesInEvaluation):
         self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
 
 
+class CountsInBackward(Centered):
+    """Its backward pass counts, in evaluation mode, too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Counting.apply(super().forward(x), self.mean)
+
+
+class Counting(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, count):
+        ctx.count = count
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, v):
+        ctx.count.add_(1)
+        return v, None
+
+
 class Constant(Module):
     """A plain tensor as an attribute, which is no state to differentiate with respect to."""
 
@@ -418,7 +437,14 @@ class KeepsEachMask(KeepsItsMask):
 
 FAULTS: dict[str, tuple[type[Module], ...]] = {
     "backward": (WrongWeight, WrongInside, WrongUnlessOne, WrongLazyLayer),
-    "buffers": (ReplacesInEvaluation, WritesInEvaluation, KeepsItsGraph, WarmedInPlace, WarmedBehindAutograd),
+    "buffers": (
+        ReplacesInEvaluation,
+        WritesInEvaluation,
+        KeepsItsGraph,
+        WarmedInPlace,
+        WarmedBehindAutograd,
+        CountsInBackward,
+    ),
     "context": (KeptInEvaluation, KeptForInference, CoarseWithoutGrad, KeepsItsFirstScale),
     "needs_input_grad": (Unregistered, BehindAFunction, Elsewhere),
 }

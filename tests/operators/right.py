@@ -64,6 +64,36 @@ def first_order_only(x: Tensor) -> Tensor:
     return FirstOrderOnly.apply(x)
 
 
+class SecondOrderOnly(torch.autograd.Function):
+    """x * x * x, whose backward pass is a function of its own, without a second derivative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, v):
+        return SecondOrderOnlyBackward.apply(*ctx.saved_tensors, v)
+
+
+class SecondOrderOnlyBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, v):
+        ctx.save_for_backward(x, v)
+        return v * (3 * x * x).conj()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, u):
+        x, v = ctx.saved_tensors
+        return 6 * x.conj() * u.conj() * v, u * (3 * x * x)
+
+
+def second_order_only(x: Tensor) -> Tensor:
+    return SecondOrderOnly.apply(x)
+
+
 def sum_and_index(x: Tensor) -> tuple[Tensor, Tensor, str]:
     """Several outputs: one differentiable, one of integers, one that is no tensor."""
     return x.sum(-1), x.abs().argmax(-1), "no tensor"

@@ -1,20 +1,20 @@
 """One tensor, or slices of one tensor, may be passed as several arguments, with the usual values and gradients.
 
-An output may share memory with an argument only as a view that autograd tracks.
+An output may share memory with an argument, or with another output, only as a view that autograd tracks.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 
 import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, copies, result
 from opcheck.checks.plain_torch import CALL
-from opcheck.checks.relations import Row, both, computed, relation
+from opcheck.checks.relations import Row, both, computed, off_by, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
 from opcheck.derivatives import tried
@@ -58,9 +58,14 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
         if is_shared and not _is_known(subject, index, number):
             title = f"output {index} shares memory with {subject.leaf_names[number]} behind autograd's back"
             yield fails(f"aliasing: {title}", REMEDY)
+    for index, other in permutations(range(len(outputs)), 2):
+        if share_memory(outputs[index], outputs[other]) and not _is_known_to_other(subject, index, other):
+            title = f"output {index} shares memory with output {other} behind autograd's back"
+            yield fails(f"aliasing: {title}", REMEDY_OF_OUTPUTS)
     yield HOLDS  # the outputs were tested, even if nothing else was yielded
 
 
+REMEDY_OF_OUTPUTS = "a write to one changes the other, but not its gradient; return copies"
 REMEDY = "a write to the output changes the input, but not its gradient; return a view that autograd knows, or a copy"
 
 
@@ -118,6 +123,24 @@ def _is_known(subject: Subject, index: int, number: int) -> bool:
     ones = torch.ones_like(cloned[number]) * (1 + 1j if cloned[number].is_complex() else 1)
     (gradient,) = torch.autograd.grad(cloned[number], leaves[number], ones)
     return bool((vector((gradient,))[doubled] == 2).all())
+
+
+def _is_known_to_other(subject: Subject, index: int, other: int) -> bool:
+    """Return whether autograd tracks that an output shares memory with another one.
+
+    The first is doubled in place. Either autograd raises, or the gradient of the changed elements of the other doubles.
+    """
+    call, again = Call.of(subject), Call.of(subject)
+    one, two = call.outputs[index], call.outputs[other]
+    before = two.detach().clone()
+    try:
+        one.mul_(2)
+        changed = (two.detach() != before).to(two.dtype)
+        got = Call(call.leaves, (two,)).gradient([changed])
+    except RuntimeError:
+        return True
+    expected = 2 * Call(again.leaves, (again.outputs[other],)).gradient([changed])
+    return not off_by(subject, got, expected)
 
 
 check = relation(rows)

@@ -1,4 +1,4 @@
-"""Forward changes a module's buffers in training mode only, and leaves no graph in them.
+"""A module's buffers are changed in training mode only, and no graph is left in them.
 
 It may be called again before the backward pass of the first call.
 """
@@ -34,21 +34,25 @@ def judge(subject: Subject) -> Iterator[Verdict]:
 
 
 def _in_evaluation(subject: Subject, call: ModuleCall) -> Verdict:
-    """Call the module in evaluation mode, and return whether its buffers are unchanged at the end of forward."""
-    args, kwargs = subject.inputs.detached().fill()
+    """Call the module in evaluation mode, and return whether its buffers are unchanged after forward and backward."""
+    leaves = copies(subject.leaves)
+    args, kwargs = subject.inputs.fill(leaves)
     keys = {name: key for name, key in call.named_in(kwargs).items() if name in call.buffers}
     watched = {name: Watched.of(name, kwargs[key]) for name, key in keys.items()}
     with evaluating(call.module), _buffers_at_the_end(call.module) as after:
-        returned = tried(lambda: subject.function.called(args, kwargs))
-    if isinstance(returned, Exception):
-        return inapplicable(f"the module refuses the sample in evaluation mode: {one_line(returned)}")
+        result = tried(lambda: subject.function.called(args, kwargs))
+    if isinstance(result, Exception):
+        return inapplicable(f"the module refuses the sample in evaluation mode: {one_line(result)}")
     changes = [f"{name} is new" for name in after if name not in watched]
     changes += [f"{name} is gone" for name in watched if name not in after]
     changes += [watched[name].change(after[name]) for name in watched if name in after]
-    changes = [change for change in changes if change]
+    stage, changes = "forward", [change for change in changes if change]
+    if not changes and subject.supports.backward:
+        tried(Call(leaves, subject.function.tested(result)).gradient)  # if it raises, another check reports it
+        stage, changes = "backward", [one for name, key in keys.items() if (one := watched[name].change(kwargs[key]))]
     if not changes:
         return HOLDS
-    return fails(f"buffers: forward changes buffers in evaluation mode: {changes[0]}", "\n".join(changes[1:]))
+    return fails(f"buffers: {stage} changes buffers in evaluation mode: {changes[0]}", "\n".join(changes[1:]))
 
 
 def _without_graphs(subject: Subject, call: ModuleCall) -> Verdict:

@@ -29,7 +29,7 @@ expected = [pulled(outputs, inputs, cotangents)[k] for k in {chosen}]"""
 
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
-    """Compare values and gradients where no leaf, each leaf alone, or all leaves but one require grad."""
+    """Compare values and gradients where no leaf, or some of the leaves only, require grad: see `_subsets`."""
     held = {id(tensor): name for name, tensor in captured(subject.function.operator) if tensor.requires_grad}
     if held:
         yield _beside_arguments(held.values())
@@ -53,16 +53,18 @@ def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
 
 
 def _subsets(names: Sequence[str]) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Yield the indices of the leaves that require grad, and a description: each leaf alone, then all leaves but one.
+    """Yield the indices of the leaves that require grad, and a description: each leaf alone, all but one, and halves.
 
-    The latter happens if one tensor of a list does not require grad.
+    The latter happen if some tensors of a list do not require grad, or where a network is trained in part.
     """
     for chosen in subsets(len(names)):
         others = [name for index, name in enumerate(names) if index not in chosen]
-        if len(chosen) == 1 and others:
+        if others and len(chosen) == 1:
             yield chosen, f"only {names[chosen[0]]} requires grad"
-        elif others:
+        elif len(others) == 1:
             yield chosen, f"all inputs but {others[0]} require grad"
+        elif others:
+            yield chosen, f"only {' and '.join(names[index] for index in chosen)} require grad"
 
 
 def _code(chosen: tuple[int, ...], compared: str) -> str:
@@ -83,26 +85,32 @@ def _second_order(subject: Subject) -> Iterator[Row]:
 
     Second derivatives that raise are skipped: another check reports them.
     """
+    count = len(subject.leaves)
 
-    def backward(*chosen: int, variable: bool = False) -> Call:
+    def backward(*chosen: int, variable: bool) -> Call:
         """Return the backward pass where only some leaves require grad, as a call. variable: cotangents do, too."""
         call = _alone(subject, *chosen)
-        return Call(
-            call.leaves, call.gradients([v.requires_grad_(variable) for v in call.cotangents], create_graph=True)
-        )
+        cotangents = tuple(v.requires_grad_(variable) for v in call.cotangents)
+        gradients = call.gradients(cotangents, create_graph=True)
+        return Call((*call.leaves, *cotangents) if variable else call.leaves, gradients)
 
-    every = range(len(subject.leaves))
-    together, variable = tried(lambda: backward(*every)), tried(lambda: backward(*every, variable=True))
+    def alone(index: int, variable: bool) -> Tensor:
+        return _gradient_of_all(backward(index, variable=variable))
+
+    together, variable = (tried(partial(backward, *range(count), variable=own)) for own in (False, True))
     if isinstance(together, Exception) or isinstance(variable, Exception):
         return
-    got, expected = (tried(partial(_gradient_of_all, call)) for call in (together, variable))
+    of_leaves = Call(variable.leaves[:count], variable.results)
+    got, expected = (tried(partial(_gradient_of_all, call)) for call in (together, of_leaves))
     if isinstance(expected, Tensor) and isinstance(got, Tensor):
         yield Row("the second derivatives for a cotangent that does not require grad", got, expected)
-    for index, name in enumerate(subject.leaf_names if len(every) > 1 else ()):
-        expected = tried(Call((together.leaves[index],), (together.results[index],)).gradient)
-        got = tried(partial(lambda index: backward(index).gradient(), index))
-        if isinstance(got, Tensor) and isinstance(expected, Tensor):
-            yield Row(f"the second derivatives where only {name} requires grad", got, expected)
+    for index, name in enumerate(subject.leaf_names if count > 1 else ()):
+        for whole, words in ((together, f"{name} requires"), (variable, f"the cotangent and {name} require")):
+            one = Call((whole.leaves[index], *whole.leaves[count:]), (whole.results[index],))
+            expected = tried(partial(_gradient_of_all, one))
+            got = tried(partial(alone, index, whole is variable))
+            if isinstance(got, Tensor) and isinstance(expected, Tensor):
+                yield Row(f"the second derivatives where only {words} grad", got, expected)
 
 
 def _gradient_of_all(call: Call) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from opcheck.checks.calls import differentiate_twice
+from opcheck.checks.calls import differentiate
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.pictured import pictured
 from opcheck.checks.plain_torch import CALL, asserted, for_vectors
@@ -88,8 +88,9 @@ def compared(subject: Subject) -> Verdict:
     disagreement = disagreement_on(subject, check, None if reference is None else reference.function)
     if disagreement is None and not outputs.differentiable:
         return EMPTY_DERIVATIVE
-    if disagreement is not None and check == "rev_over_rev" and disagreement.kind not in INCONCLUSIVE:
-        differentiate_twice(subject)  # @once_differentiable raises here, which is clearer than zeros
+    times = {"rev_over_rev": 2, "rev_over_rev_over_rev": 3}.get(check)
+    if disagreement is not None and times and disagreement.kind not in INCONCLUSIVE:
+        differentiate(subject, times)  # @once_differentiable raises here, which is clearer than zeros
     verdict = HOLDS if disagreement is None else _verdict_on(subject, disagreement)
     extent = None if subject.context.by_torch else extent_compared(check, subject.point)
     if extent not in ("structured", "projected"):
