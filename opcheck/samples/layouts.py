@@ -71,11 +71,15 @@ def negated_view(x: Tensor) -> Tensor:
 def own(x: Tensor) -> Tensor:
     """Return a copy with the same strides, so that a write to it changes no other tensor.
 
-    It is a leaf that requires grad if `x` does. Expanded tensors and lazy views are returned as they are.
+    It is a leaf that requires grad if `x` does, and a lazy view if `x` is. Expanded tensors, to which nobody can write,
+    are returned as they are.
     """
-    if x.layout is torch.strided and (0 in x.stride() or x.is_conj() or x.is_neg()):
+    if x.layout is torch.strided and 0 in x.stride():
         return x
-    copy = copied(x.detach())
+    bare = x.detach()
+    bare = torch._neg_view(bare) if x.is_neg() else bare
+    copy = copied(bare.conj()).conj() if x.is_conj() else copied(bare)
+    copy = torch._neg_view(copy) if x.is_neg() else copy
     return copy.requires_grad_() if x.requires_grad else copy  # torch.func transforms reject requires_grad_
 
 
@@ -124,9 +128,20 @@ def in_layout(dense: Tensor, recipe: Recipe) -> Tensor:
         nonzero = torch.where(dense == 0, torch.ones_like(dense), dense)
         dense = torch.where(mask.reshape((*mask.shape, *[1] * dense_dim)), nonzero, torch.zeros_like(dense))
     if recipe.layout == "sparse_coo":
-        return dense.to_sparse(sparse_rank).coalesce()
+        sparse = dense.to_sparse(sparse_rank).coalesce()
+        return sparse if recipe.coalesced else _uncoalesced(sparse)
     layout: torch.layout = getattr(torch, recipe.layout)
     return dense.to_sparse(layout=layout, blocksize=block, dense_dim=dense_dim or None)
+
+
+def _uncoalesced(sparse: Tensor) -> Tensor:
+    """Return a COO tensor with the same elements, half of which are sums of two values."""
+    indices, values = sparse.indices(), sparse.values()
+    twice = (values.shape[0] + 1) // 2
+    part = torch.ones_like(values[:twice])
+    indices = torch.cat([indices, indices[:, :twice]], 1)
+    values = torch.cat([values[:twice] - part, values[twice:], part])
+    return torch.sparse_coo_tensor(indices, values, sparse.shape, is_coalesced=False, check_invariants=False)
 
 
 def _specified(shape: torch.Size, recipe: Recipe, block: tuple[int, int]) -> Tensor:

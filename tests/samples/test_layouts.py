@@ -16,6 +16,7 @@ from opcheck.samples.layouts import (
     jagged_offsets,
     jagged_values,
     negated_view,
+    own,
     writable,
 )
 from opcheck.spec.recipe import SPARSE_LAYOUTS, Layout, Memory, Tensor
@@ -109,6 +110,19 @@ def test_coordinates_go_with_any_rank() -> None:
     for shape in ((), (3,), (2, 0), (2, 3, 2)):
         made = laid_out(torch.ones(shape), "sparse_coo")
         assert (made.shape, made.sparse_dim(), made.is_coalesced()) == (shape, len(shape), True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128, torch.int64])
+@pytest.mark.parametrize("keys", [{}, {"nnz": 1}, {"nnz": 0}, {"dense_dim": 1}])
+def test_half_of_the_elements_may_be_sums_of_two_values(keys: dict[str, Any], dtype: torch.dtype) -> None:
+    dense = torch.arange(1, 13).reshape(3, 4).to(dtype)
+    torch.manual_seed(0)
+    expected = laid_out(dense, "sparse_coo", **keys)
+    torch.manual_seed(0)
+    made = laid_out(dense, "sparse_coo", coalesced=False, **keys)
+    assert not made.is_coalesced()
+    assert torch.equal(made.to_dense(), expected.to_dense())
+    assert made._nnz() == expected._nnz() + (expected._nnz() + 1) // 2
 
 
 @pytest.mark.parametrize("dense_dim", [1, 2])
@@ -319,3 +333,15 @@ class TestWritableCopies:
         x = torch.eye(2).to_sparse(layout=layout)
         writable(x).mul_(3)
         assert torch.equal(x.to_dense(), torch.eye(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("lazy", [conjugated_view, negated_view, lambda x: negated_view(conjugated_view(x))])
+def test_a_copy_of_ones_own_is_as_lazy_and_shares_no_memory(lazy, dtype: torch.dtype) -> None:
+    x = lazy(torch.rand(2, 3, dtype=dtype))
+    expected = x.resolve_conj().resolve_neg().clone()
+    copy = own(x.detach().requires_grad_())
+    assert (copy.is_conj(), copy.is_neg(), copy.requires_grad) == (x.is_conj(), x.is_neg(), True)
+    assert torch.equal(copy.detach().resolve_conj().resolve_neg(), expected)
+    copy.detach().zero_()
+    assert torch.equal(x.resolve_conj().resolve_neg(), expected)
