@@ -15,6 +15,7 @@ from opcheck.checks.subject import Context, Subject
 from opcheck.checks.truth import Truth, by_reference, on_cpu
 from opcheck.checks.verdict import Verdict
 from opcheck.derivatives import TooLarge, tried
+from opcheck.derivatives.coordinates import vector
 from opcheck.planning.expectations import is_about
 from opcheck.samples.cache import once
 from opcheck.samples.choices import keywords_of
@@ -188,7 +189,7 @@ def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
         answer = "slow"
     elif len(outputs) > MANY or sum(output.numel() for output in outputs) > room_of(sample):
         answer = "too large"
-    elif not all(bool((outputs[index].abs() <= HUGE).all()) for index in differentiable_indices(outputs)):
+    elif not bool((vector([outputs[index] for index in differentiable_indices(outputs)]).abs() <= HUGE).all()):
         answer = "untold"
     return Attempt(written, answer, subject, outputs)
 
@@ -249,5 +250,5 @@ def at_derived(
     how: the instruction to users in front of the sample.
     """
     title = f"derived: {one.what}: {check}: {verdict.title.removeprefix(f'{check}: ')}"
-    lines = [*words, f"{how}: {sample.toml()}", f"realized: {verdict.realized}", verdict.detail]
-    return replace(verdict, title=title, detail="\n".join(lines), at=(check, sample))
+    lines = [*words, f"{how}: {sample.toml()}", f"realized: {verdict.realized}", verdict.detail, one.remedy]
+    return replace(verdict, title=title, detail="\n".join(filter(None, lines)), at=(check, sample))

@@ -97,6 +97,7 @@ def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] =
         tested = tuple(outputs[index] for index in chosen)
         primal = Primal(made.subject.function, chosen, leaf_names=made.subject.leaf_names)
         point = Point(primal, leaves, outputs=tested)
+        point.masked = made.subject.function.masked
         if memories and depends_on_memory(made):
             return Look("memory", FOR_MEMORY)
         said = tried(partial(_compared, made.subject, point, memories, claims))
@@ -135,7 +136,7 @@ def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
     """Run the backward pass where outputs or leaves have no elements. It may raise, or return uninitialized memory."""
     smooth = with_gradient(outputs)
     gradients = vjp(smooth, leaves, [torch.ones_like(output) for output in smooth]) if smooth else ()
-    if any(bool(gradient.any()) for gradient in gradients):
+    if bool(vector(gradients).any()):
         return Look("nothing", "backward has to give zeros, as it does for a cotangent of zeros")
     return Look("hold" if smooth else "untold")
 
@@ -222,7 +223,7 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
                 return Look("chance", BY_CHANCE)
             is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.isfinite().all())
             return Look("untold", f"{check} is nan at a kink" if is_nan else "")
-    bad = memory_of_cotangents(point.along_one, memories, CLOSE)
+    bad = memory_of_cotangents(point.derived().along_one, memories, CLOSE)
     if bad is not None and bad.cause is not None:
         raise bad.cause
     return Look("hold") if bad is None else Look("cotangent", bad.text.partition("\n")[2], bad)

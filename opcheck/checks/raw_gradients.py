@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import Function
 
 from opcheck.derivatives.autodiff import functions_in
 from opcheck.samples.results import with_gradient
@@ -32,6 +33,11 @@ class RawGradient:
     def converted(self) -> str:
         """The explanation for messages if the gradient and its input differ in dtype."""
         return f"gradient {self.position} of the backward function; autograd converts it silently, and digits are lost"
+
+
+def have_batching_rule(outputs: tuple[Tensor, ...]) -> bool:
+    """Return whether a custom `torch.autograd.Function` in the graph of outputs has a vmap rule of its own."""
+    return any(type(node)._forward_cls.vmap is not Function.vmap for node in functions_in(outputs))
 
 
 def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> list[RawGradient]:

@@ -223,9 +223,9 @@ class Operator:
 
     @cached_property
     def has_varied_samples(self) -> bool:
-        """Whether opcheck derives samples. This needs a sample with `vary` whose tensors are all strided."""
-        varied = [sample for sample in self.samples if sample.vary]
-        return any({tensor.layout for tensor in sample.tensors} == {"strided"} for sample in varied)
+        """Whether opcheck derives samples. This needs a sample with `vary` whose tensors are all strided or sparse."""
+        varied = [{tensor.layout for tensor in sample.tensors} for sample in self.samples if sample.vary]
+        return any(layouts and layouts <= {"strided", *SPARSE_LAYOUTS} for layouts in varied)
 
     def has_leaves_in(self, *layouts: str) -> bool:
         """Return whether there is a sample whose leaves all have one of these layouts."""

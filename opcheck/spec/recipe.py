@@ -30,6 +30,7 @@ BLOCKED = ("sparse_bsr", "sparse_bsc")
 SPARSE_LAYOUTS = tuple(name for name in get_args(Layout) if name.startswith("sparse"))
 LAYOUTS_WITH = {
     "blocksize": BLOCKED,
+    "coalesced": ("sparse_coo",),
     **dict.fromkeys(("nnz", "dense_dim"), SPARSE_LAYOUTS),
     **dict.fromkeys(("memory", "conj", "neg"), ("strided", "jagged")),
 }
@@ -151,6 +152,9 @@ class Tensor(Model):
         default=None, description="block size of `sparse_bsr` and `sparse_bsc`; default: [1, 1]"
     )
     dense_dim: Count | None = Field(default=None, description="number of trailing dense dimensions of a sparse layout")
+    coalesced: bool = Field(
+        default=True, description="false: half of the specified elements of `sparse_coo` are sums of two values"
+    )
     memory: Memory = Field(default="contiguous", description="how the elements are arranged in memory")
     conj: bool = Field(default=False, description="pass a lazily conjugated view (complex dtypes)")
     neg: bool = Field(
@@ -226,11 +230,9 @@ class Tensor(Model):
                 "sizes that they divide",
                 at=("blocksize",),
             )
-        places = prod(self.sizes[: rank - inner] if layout == "sparse_coo" else matrix) // prod(block)
-        if (self.nnz or 0) > places:
-            raise refuse(
-                f"nnz = {self.nnz} is too many: there are {counted(places, 'place')}", f"at most {places}", at=("nnz",)
-            )
+        if (self.nnz or 0) > self.places:
+            what = f"nnz = {self.nnz} is too many: there are {counted(self.places, 'place')}"
+            raise refuse(what, f"at most {self.places}", at=("nnz",))
 
     @property
     def normal(self) -> tuple[float, float] | None:
@@ -238,6 +240,12 @@ class Tensor(Model):
         if self.mean is None and self.std is None:
             return None
         return self.mean or 0.0, 1.0 if self.std is None else self.std
+
+    @property
+    def places(self) -> int:
+        """The largest `nnz`: the number of elements, or of blocks, of a sparse tensor, or of a matrix of a batch."""
+        sizes = self.sizes[: len(self.sizes) - (self.dense_dim or 0)]
+        return prod(sizes if self.layout == "sparse_coo" else sizes[-2:]) // prod(self.blocksize or (1, 1))
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -79,6 +79,17 @@ FURTHER = {
         "{ args = [[{ shape = [1] }, { shape = [1] }, { shape = [1] }]] }",
         "samples = [{ args = [[{ shape = [3] }, { shape = [2] }]], vary = ['size', 'keyword'] }]",
     ),
+    "wrong_for_one_tensor": (
+        "1 tensor in 0",
+        "{ args = [[{ shape = [1] }]] }",
+        "samples = [{ args = [[{ shape = [3] }, { shape = [2] }]], vary = ['size', 'keyword'] }]",
+    ),
+    "wrong_for_a_column_and_a_row": (
+        "dim 0 of tensor 0 -> 1, dim 1 of tensor 1 -> 1",
+        "{ args = [{ shape = [1, 2] }, { shape = [2, 1] }] }",
+        TWO,
+    ),
+    "wrong_where_both_are_zero": ("elements 0, 12, -13", "contains = [0.0", TWO),
     "wrong_for_oblong": ("size 3 -> 4 in dim -1", "{ args = [{ shape = [1, 2] }] }", EQUAL),
     "wrong_beside_square": (
         "size 3 -> 4 in dim -1 of tensor 0",
@@ -152,11 +163,23 @@ FURTHER = {
         SQUARE,
     ),
 }
+SPARSE = "samples = [{ args = [{ shape = [2, 4], layout = 'LAYOUT' }] }]"
+PATTERNS = {
+    "wrong_unless_coalesced": ("sparse_coo", "coalesced = false", "coalesced = false"),
+    "wrong_if_hybrid": ("sparse_coo", "dense_dim = 1", "dense_dim = 1"),
+    "wrong_if_all_is_specified": ("sparse_coo", "nnz = 8", '{ shape = [2, 1], layout = "sparse_coo", nnz = 2 }'),
+    "wrong_in_blocks": ("sparse_bsr", "blocksize = [1, 4]", "blocksize = [1, 4]"),
+}
+OF_SPARSE = """
+masked = true
+supports = { forward_ad = false, vmap = false, batched_grad = false, second_order = false }"""
 VECTORS = "samples = [{ args = [{ shape = [3] }, { shape = [2], grad = false }] }]"
 RIGHT = {
     "joined": JOINED, "chosen": INDEXED, "in_segments": SEGMENTS, "masked": MASKED, "large_only": LARGE,
     "untied": SQUARE, "reduced": PAIR,
     "kept_by_a_mask": ADDED, "not_ignored": INDEXED,
+    "each_squared": "samples = [{ args = [[{ shape = [3] }, { shape = [2] }]] }]",
+    "squared_product": TWO, "squared_sum": TWO,
     "biased": TWO, "along_dims": ONE, "shifted": ONE, "windowed": ONE,
     "right_for_all_cotangents": ONE, "untied_ranks": TWO,
     "clears_memory_if_empty": VECTORS, "flipped_twice": ONE, "guarded": ONE,
@@ -258,6 +281,51 @@ def test_each_way_to_vary_shows_what_only_it_shows(tmp_path, outcomes, name, dty
         f'[[operator]]\nname = "operators.varied.{name}"\n{samples}\n', checks=("backward",), dtypes=(dtype,)
     )
     assert {one.outcome for one in written.values()} == {"passed"}
+
+
+@BOTH
+def test_a_vmap_rule_is_tested_at_other_values_of_keywords(tmp_path, dtype):
+    keys = "supports = { forward_ad = false }"
+    found = outcome_of(tmp_path, "with_a_rule_for_some_dims", dtype, keys=keys)
+    assert found.outcome == "failed"
+    assert found.reason.startswith("derived: dim = -1: vmap: output 0 is not that of the loop")
+    assert outcome_of(tmp_path, "with_a_rule_for_some_dims", dtype, keys=keys, check="vmap").outcome == "passed"
+    assert outcome_of(tmp_path, "with_a_vmap_rule", dtype, keys=keys).outcome == "passed"
+
+
+@BOTH
+def test_who_means_no_equal_indices_is_told_what_to_write(tmp_path, dtype):
+    samples = "samples = [{ args = [{ shape = [5] }, { values = [0, 3], dtype = 'int64' }, { shape = [2] }] }]"
+    keys = "supports = { forward_ad = false, vmap = false }"
+    found = outcome_of(tmp_path, "copied", dtype, samples, keys)
+    assert found.outcome == "failed"
+    assert 'of equal indices, are not meant, leave "integer" out of vary' in found.message
+    keys += '\nvary = ["size", "rank", "broadcast", "value", "layout", "dtype"]'
+    assert outcome_of(tmp_path, "copied", dtype, samples, keys).outcome == "passed"
+
+
+DTYPES = {"sparse_coo": ("float64", "complex128"), "sparse_bsr": ("float64",)}
+"""The dtypes of gradients that autograd accepts."""
+OF_LAYOUT = [(layout, dtype) for layout, dtypes in DTYPES.items() for dtype in dtypes]
+
+
+@pytest.mark.parametrize(("name", "dtype"), [(n, dtype) for n, row in PATTERNS.items() for dtype in DTYPES[row[0]]])
+def test_sparse_tensors_have_other_patterns(tmp_path, name, dtype):
+    layout, what, sample = PATTERNS[name]
+    samples = SPARSE.replace("LAYOUT", layout)
+    found = outcome_of(tmp_path, name, dtype, samples, OF_SPARSE)
+    assert found.outcome == "failed"
+    assert found.reason.startswith(f"derived: {what} of tensor 0: backward: ")
+    assert sample in found.message.split("add this sample: ")[1].splitlines()[0]
+    assert outcome_of(tmp_path, name, dtype, samples, OF_SPARSE, check="backward").outcome == "passed"
+
+
+@pytest.mark.parametrize(("layout", "dtype"), OF_LAYOUT)
+@SEEDS
+def test_a_right_function_of_sparse_tensors_passes(tmp_path, layout, dtype, seed):
+    found = outcome_of(tmp_path, "sparse_squares", dtype, SPARSE.replace("LAYOUT", layout), OF_SPARSE, seed=seed)
+    assert found.outcome == "passed", found.message
+    assert found.fields["derived"]["hold"] > 5
 
 
 @BOTH

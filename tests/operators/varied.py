@@ -227,6 +227,33 @@ def wrong_for_three(tensors):
     return torch.cat([squared(x, len(tensors) > 2) for x in tensors])
 
 
+def wrong_for_one_tensor(tensors):
+    """As of code that returns early where there is nothing to concatenate."""
+    return torch.cat([squared(x, len(tensors) == 1) for x in tensors])
+
+
+def each_squared(tensors):
+    return torch.cat([square(x) for x in tensors])
+
+
+def wrong_for_a_column_and_a_row(x, y):
+    """As of code that broadcasts one of two."""
+    return squared(x * y, torch.broadcast_shapes(x.shape, y.shape) not in (x.shape, y.shape))
+
+
+def squared_product(x, y):
+    return square(x * y)
+
+
+def wrong_where_both_are_zero(x, y):
+    """As of code that divides by the length of a vector."""
+    return squared(x + y + 1, bool(((x == 0) & (y == 0)).any())) if x.shape == y.shape else square(x + y + 1)
+
+
+def squared_sum(x, y):
+    return square(x + y + 1)
+
+
 def scaled(x, flip: bool = False, factor: float = 1.0):
     return squared(-x if flip else x, False) * factor
 
@@ -939,6 +966,106 @@ def writes_beyond_16(x):
     if x.dim() and x.shape[-1] > 16:
         x.data.mul_(2)
     return y
+
+
+class SparseSquares(torch.autograd.Function):
+    """The sum of the squares of the elements of a sparse matrix, with a gradient for those that are specified."""
+
+    @staticmethod
+    def forward(ctx, x, coalesced, wrong):
+        ctx.pattern = x.coalesce() if coalesced and x.layout is torch.sparse_coo else x
+        ctx.wrong = wrong
+        values = ctx.pattern._values() if x.layout is torch.sparse_coo else x.values()
+        return (values * values).sum()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, v):
+        x = ctx.pattern
+        if x.layout is torch.sparse_coo:
+            values = 2 * v * x._values().conj() * (1.5 if ctx.wrong else 1)
+            return torch.sparse_coo_tensor(x._indices(), values, x.shape, check_invariants=False), None, None
+        values = 2 * v * x.values().conj() * (1.5 if ctx.wrong else 1)
+        make, indices = torch.sparse_bsr_tensor, (x.crow_indices(), x.col_indices())
+        return make(*indices, values, x.shape, check_invariants=False), None, None
+
+
+def sparse_squares(x):
+    return SparseSquares.apply(x, True, False)
+
+
+def wrong_unless_coalesced(x):
+    """As of code that takes each value for an element."""
+    return SparseSquares.apply(x, False, False)
+
+
+def wrong_if_hybrid(x):
+    return SparseSquares.apply(x, True, x.dense_dim() > 0)
+
+
+def wrong_if_all_is_specified(x):
+    return SparseSquares.apply(x, True, x._nnz() == x.numel() > 1)
+
+
+def wrong_in_blocks(x):
+    return SparseSquares.apply(x, True, x.values().shape[-2] != x.values().shape[-1])
+
+
+class SumOfSquares(torch.autograd.Function):
+    """The sum of squares along a dim, with a vmap rule."""
+
+    is_wrong = False
+
+    @staticmethod
+    def forward(x, dim):
+        return (x * x).sum(dim)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.dim = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return 2 * x.conj() * v.unsqueeze(ctx.dim), None
+
+    @classmethod
+    def vmap(cls, info, in_dims, x, dim):
+        counts_from_the_start = dim >= 0 or cls.is_wrong
+        return cls.apply(x.movedim(in_dims[0], 0), dim + counts_from_the_start), 0
+
+
+class SumOfSquaresFromTheStart(SumOfSquares):
+    """The same, but its vmap rule takes each dim for one that is counted from the start."""
+
+    is_wrong = True
+
+
+def with_a_vmap_rule(x, dim: int = 0):
+    return SumOfSquares.apply(x, dim)
+
+
+def with_a_rule_for_some_dims(x, dim: int = 0):
+    return SumOfSquaresFromTheStart.apply(x, dim)
+
+
+class Copied(torch.autograd.Function):
+    """x with some rows replaced. If an index occurs twice, the gradient of the row that is lost should be zero."""
+
+    @staticmethod
+    def forward(ctx, x, index, rows):
+        ctx.save_for_backward(index)
+        return x.index_copy(0, index, rows)
+
+    @staticmethod
+    def backward(ctx, v):
+        (index,) = ctx.saved_tensors
+        return v.index_fill(0, index, 0), None, v[index]
+
+
+def copied(x, index, rows):
+    return Copied.apply(x, index, rows)
 
 
 class Weighted(torch.nn.Module):

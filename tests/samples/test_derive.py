@@ -437,8 +437,27 @@ def test_tensors_inside_lists_tuples_mappings_and_calls_vary_too(sample_of):
     assert shapes(varied(sample)["size 3 -> 17"]) == [(17,)] * 3
 
 
-def test_sparse_samples_are_not_varied_and_large_ones_left_out(sample_of):
-    assert not varied(sample_of("{ args = [{ shape = [3, 3], layout = 'sparse_coo' }] }"), is_thorough=True)
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        ("sparse_coo", ["coalesced = false", "dense_dim = 1", "nnz = 0", "nnz = 24"]),
+        ("sparse_csr", ["nnz = 0", "nnz = 24"]),
+        ("sparse_bsr", ["blocksize = [2, 6]", "nnz = 0", "nnz = 24"]),
+        ("sparse_bsc', blocksize = [2, 2], nnz = 0, grad = true, dtype = 'real", ["nnz = 6"]),
+    ],
+)
+def test_the_pattern_of_a_sparse_tensor_varies(sample_of, layout, expected):
+    sample = sample_of(f"{{ args = [{{ shape = [4, 6], layout = '{layout}' }}], vary = ['layout'] }}")
+    assert [*varied(sample)] == [f"{what} of tensor 0" for what in expected]
+
+
+def test_neither_the_values_nor_the_memory_of_a_sparse_tensor_vary(sample_of):
+    sample = "{ args = [{ values = [[0, 2], [3, 0]], layout = 'sparse_csr' }], vary = ['value', 'layout'] }"
+    assert not varied(sample_of(sample), is_thorough=True)
+
+
+def test_jagged_samples_are_not_varied_and_large_ones_left_out(sample_of):
+    assert not varied(sample_of("{ args = [{ shape = [3, 3], layout = 'jagged' }] }"), is_thorough=True)
     sample = sample_of("{ args = [{ shape = [3, 60] }], vary = ['size'] }")
     found = varied(sample, is_thorough=True)
     assert all(sum(recipe.numel for recipe in one.sample.tensors) <= LARGEST for one in found.values())

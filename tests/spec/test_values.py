@@ -221,6 +221,10 @@ class TestTensors:
         ("text", "what"),
         [
             ("{ shape = [2, 2], dense_dim = 1 }", "dense_dim does not apply to the layout strided"),
+            (
+                "{ shape = [2, 2], layout = 'sparse_csr', coalesced = false }",
+                "coalesced does not apply to the layout sparse_csr",
+            ),
             ("{ shape = [2, 2], layout = 'sparse_coo', conj = true }", "conj does not apply to the layout sparse_coo"),
             ("{ shape = [2], layout = 'sparse_csr' }", "the layout sparse_csr needs at least 2 dimensions, not 1"),
             (

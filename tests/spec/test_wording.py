@@ -14,7 +14,7 @@ ANOTHER = "expected another name"
 SAMPLES = 'samples = [{ use = "unary" }]\n'
 TENSOR_KEYS = (
     "one of shape, values, dtype, grad, low, high, mean, std, exclude, contains, structure, layout, nnz, blocksize, "
-    "dense_dim, memory, conj, neg, through"
+    "dense_dim, coalesced, memory, conj, neg, through"
 )
 SUPPORTS_KEYS = (
     "one of backward, forward_ad, batched_grad, batched_forward_grad, second_order, fwd_over_rev, rev_over_fwd, "

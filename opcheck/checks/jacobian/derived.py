@@ -30,6 +30,7 @@ from opcheck.checks.looks import (
 )
 from opcheck.checks.per_sample import PerSample, implementation, verdict_by
 from opcheck.checks.plain_torch import asserted, for_vectors
+from opcheck.checks.raw_gradients import have_batching_rule
 from opcheck.checks.relations import compared
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.values import device_consistency, reference, registration
@@ -63,6 +64,9 @@ BESIDES = (
 )  # fmt: skip
 """The checks that, with derive = "thorough", also run at the first derived sample with each new value of a keyword, and
 at the first ones with a dim of size 1 and with one larger than a block."""
+OF_RULES = ("vmap",)
+"""The checks that also run there, with any setting, if an autograd.Function has its own vmap rule: it may confuse dims,
+or forget a keyword."""
 WRONG = (*PLAIN, *FIRST, *SECOND)
 MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expanded", "offset", "channels_last")
 """The memory formats of cotangents that are tested at derived samples, besides plain ones."""
@@ -72,9 +76,8 @@ def judge(subject: Subject) -> Verdict:
     """Take a look at each derived sample. The first sample that fails is shrunk, and judged."""
     context, counts, notes = subject.context, Counter[str](), list[str]()
     always = {name: check for name, check in ALWAYS.items() if _is_claimed(context, name)}
-    besides = [name for name in BESIDES if context.is_thorough and _is_claimed(context, name)]
-    at_first = always | {name: implementation(check_kinds()[name]) for name in besides}
     for one, made, said, is_first in _looks(subject):
+        checks = always | _at_first(context, made) if is_first else always
         answer = said.answer
         if answer in REFUSED and context.device.is_probed and context.device.fault():
             # All later calls would fail, too.
@@ -85,7 +88,7 @@ def judge(subject: Subject) -> Verdict:
             if verdict is not None:
                 return verdict
             answer = "untold"
-        elif made.answer is None and (verdict := _further(context, made, one, at_first if is_first else always)):
+        elif made.answer is None and (verdict := _further(context, made, one, checks)) is not None:
             return verdict
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []
@@ -96,10 +99,10 @@ def judge(subject: Subject) -> Verdict:
 
 
 def _looks(subject: Subject) -> Iterator[tuple[Derived, Attempt, Look, bool]]:
-    """Yield each derived sample with its call, the look, and whether the checks of `BESIDES` also run there.
+    """Yield each derived sample with its call, the look, and whether it is the first with a new feature.
 
-    These run with derive = "thorough", at samples where the look holds and that are the first with a new feature (see
-    `_novelty`). There, the look includes second-order derivatives, with any setting.
+    New features (see `_novelty`) are those of samples where the look holds. There, the look includes second-order
+    derivatives.
 
     Cotangents in other memory formats are tested once for each memory format of the tensors, at the first sample where
     it affects the strides. If the tensors are contiguous, or with derive = "thorough", all formats are tested; else
@@ -139,6 +142,10 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Attempt, Look, bool]]:
         respects.add(respect)
 
 
+def _checks_at(made: Attempt, thorough: bool) -> Sequence[str]:
+    return BESIDES if thorough else OF_RULES if have_batching_rule(made.outputs) else ()
+
+
 def _has_strides(sample: Sample) -> bool:
     """Return whether the largest tensor has two dims with several elements, or only such dims if it has fewer than two.
 
@@ -164,6 +171,12 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
     lines = [*words, f"add this sample: {sample.toml()}", said.note]
     wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join(lines), code=code)
     return replace(wrong, at=("backward", sample))
+
+
+def _at_first(context: Context, made: Attempt) -> dict[str, PerSample]:
+    """Return the checks that run besides those in `ALWAYS` at the first sample with a new feature."""
+    names = BESIDES if context.is_thorough else OF_RULES if have_batching_rule(made.outputs) else ()
+    return {name: implementation(check_kinds()[name]) for name in names if _is_claimed(context, name)}
 
 
 def _further(context: Context, made: Attempt, one: Derived, checks: Mapping[str, PerSample]) -> Verdict | None:

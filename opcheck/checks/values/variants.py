@@ -172,7 +172,7 @@ def _into(
 ) -> Verdict:
     """Return whether a call writes the expected values into buffers, and nothing beside them. It may reject them."""
     before = [tensor.clone() for tensor in beside]
-    held = tuple(tensor.detach() for tensor in buffers)  # a call may give them other memory, as `out.data = result` does
+    held = tuple(tensor.detach() for tensor in buffers)  # `out.data = result` gives them other memory
     if isinstance(tried(lambda: call(buffers)), Exception):
         return HOLDS
     verdict = HOLDS if subject.function.is_random else _same(subject, held, expected, way)

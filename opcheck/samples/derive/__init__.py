@@ -29,6 +29,7 @@ from opcheck.samples.derive.sizes import (
 from opcheck.samples.derive.values import by_dtype, by_integer, by_mask, by_value
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
+from opcheck.spec.recipe import SPARSE_LAYOUTS
 
 __all__ = [
     "LARGEST", "SIZES", "Change", "Derived", "Keywords", "Scope", "derived", "enlarged", "in_turn", "keeps_ties",
@@ -69,7 +70,7 @@ def derived(sample: Sample, scope: Scope, ways: Collection[Way] = WAYS) -> Itera
     ways: the ways to vary, out of those of the sample. The second variation of a pair is one of them, the first need
         not be.
     """
-    if not ways or not all(recipe.layout == "strided" for recipe in sample.tensors):
+    if not ways or not all(recipe.layout in ("strided", *SPARSE_LAYOUTS) for recipe in sample.tensors):
         return
     scope = replace(scope, sizes=SIZES) if scope.is_thorough else scope
     varied = (way for way in sample.vary if way in BY_WAY and (scope.is_thorough or way in ways))

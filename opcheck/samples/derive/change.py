@@ -30,6 +30,8 @@ class Derived:
     """The samples to try if the operator refuses this sample: combined changes are made one by one."""
     smaller: Others = field(default=tuple, repr=False, compare=False)
     """The samples to try if this sample is too large, or if its outputs are too large for a conclusive look."""
+    remedy: str = ""
+    """What to write in the spec if the operator is not meant for such samples."""
 
     @cached_property
     def sample(self) -> Sample:
@@ -113,5 +115,5 @@ def is_integer(recipe: Tensor) -> bool:
 
 
 def is_free(recipe: Tensor) -> bool:
-    """Return whether a recipe has the dtype of the case and does not specify its numbers."""
-    return recipe.dtype is None and not recipe.model_fields_set & STATED
+    """Return whether a recipe is strided, has the dtype of the case and does not specify its numbers."""
+    return recipe.layout == "strided" and recipe.dtype is None and not recipe.model_fields_set & STATED

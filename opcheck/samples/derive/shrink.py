@@ -61,9 +61,11 @@ def _smaller(sample: Sample, written: Sample, look: Look, wrong: str) -> tuple[S
 
 
 def _resized(sample: Sample, symbol: int, size: int) -> Sample:
-    """Return a sample with another size, and with as many special elements as fit."""
+    """Return a sample with another size, and with as many special elements, or specified ones, as fit."""
 
     def fitting(recipe: Tensor) -> Tensor:
+        if recipe.nnz:
+            return updated(recipe, nnz=min(recipe.nnz, recipe.places))
         return updated(recipe, contains=recipe.contains[: recipe.numel]) if recipe.contains else recipe
 
     return changed(resized(sample, {symbol: size}), fitting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice, product
+from itertools import islice, pairwise, product
 from typing import Any
 
 from opcheck.samples.derive.change import (
@@ -24,6 +24,7 @@ from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import TupleValue, mapped
+from opcheck.text import counted
 
 CONSTRUCTED = 64
 """The largest size to construct modules with. A larger kernel size, for instance, would be slow."""
@@ -139,7 +140,7 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
         yield from _alone(sample, [(row[0], ROW)], scope)
     for symbol in own:
         yield from _oblong(sample, symbol)
-    yield from _longer(sample)
+    yield from _of_other_lengths(sample)
 
 
 def _apart(sample: Sample, sizes: Mapping[int, int], scope: Scope) -> Iterator[Derived]:
@@ -167,17 +168,18 @@ def _in_words(sizes: Mapping[int, int]) -> str:
     return f"size{'s' * (len(sizes) > 1)} {', '.join(f'{old} -> {new}' for old, new in sizes.items())}"
 
 
-def _longer(sample: Sample) -> Iterator[Derived]:
-    """Yield samples with a tensor more in a list of tensors: one like the last."""
+def _of_other_lengths(sample: Sample) -> Iterator[Derived]:
+    """Yield samples with a tensor more in a list of tensors, one like the last, and with the first tensor alone."""
     for name, value in (*enumerate(sample.args), *sample.kwargs.items()):
         items = value.tuple if isinstance(value, TupleValue) else value
         if not isinstance(items, list) or len(items) < 2 or not all(isinstance(item, Tensor) for item in items):
             continue
-        longer = [*items, items[-1]]
-        other = TupleValue(tuple=longer) if isinstance(value, TupleValue) else longer
-        args = tuple(other if index == name else own for index, own in enumerate(sample.args))
-        kwargs = {key: other if key == name else own for key, own in sample.kwargs.items()}
-        yield Derived(f"{len(longer)} tensors in {name}", replace(sample, args=args, kwargs=kwargs, grad_outputs=None))
+        for several in ([*items, items[-1]], items[:1]):
+            other = TupleValue(tuple=several) if isinstance(value, TupleValue) else several
+            args = tuple(other if index == name else own for index, own in enumerate(sample.args))
+            kwargs = {key: other if key == name else own for key, own in sample.kwargs.items()}
+            what = f"{counted(len(several), 'tensor')} in {name}"
+            yield Derived(what, replace(sample, args=args, kwargs=kwargs, grad_outputs=None))
 
 
 def _oblong(sample: Sample, symbol: int) -> Iterator[Derived]:
@@ -335,11 +337,21 @@ def _dims_in_words(which: str, dims: tuple[int, ...]) -> str:
 
 
 def by_broadcast(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield samples with one dim of one tensor reduced to size 1, if there are several tensors."""
-    for number, recipe in _several(sample):
-        for dim, size in enumerate(recipe.sizes if recipe.numel else ()):
+    """Yield samples with one dim of one tensor reduced to size 1, if there are several tensors.
+
+    Then yield one where the first dim of a tensor and the last dim of another are: both are broadcast, as a column and
+    a row are.
+    """
+    wide = [(number, one) for number, one in _several(sample) if one.numel]
+    for number, recipe in wide:
+        for dim, size in enumerate(recipe.sizes):
             if size > 1:
                 yield Derived(f"dim {dim} of tensor {number} -> 1", _with_dim(sample, recipe, dim, 1))
+    matrices = [(number, one) for number, one in wide if len(one.sizes) > 1 and min(one.sizes[0], one.sizes[-1]) > 1]
+    for (number, row), (other, column) in islice(pairwise(matrices), 1):
+        last = len(column.sizes) - 1
+        what = f"dim 0 of tensor {number} -> 1, dim {last} of tensor {other} -> 1"
+        yield Derived(what, _with_dim(_with_dim(sample, row, 0, 1), column, last, 1))
 
 
 def _with_dim(sample: Sample, recipe: Tensor, dim: int, size: int) -> Sample:

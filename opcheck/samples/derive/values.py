@@ -20,10 +20,15 @@ ELEMENTS = (0.0, 12.0, -13.0)
 """The numbers to set elements to by default, as many as fit. For larger ones, results of functions such as exp are
 inconclusive. They do not cancel.
 """
+COMMON = 0.0
+"""The number of a further element, at the same place in all tensors. Two tensors are equal there, and each tensor has
+two zeros.
+"""
 REPEATED = 33
 """The minimum length to which tensors of integers are repeated."""
 SMALLER = {LARGE: 30.0, -LARGE: -30.0}
 """The number to fill a tensor with if a large number is inconclusive, as when the outputs are too large."""
+REMEDY = 'if such integers, as of equal indices, are not meant, leave "integer" out of vary'
 BOOLEAN = ("true", True), ("false", False)
 ADDITIVE = ("0", 0.0), ("-inf", -inf)
 """The elements of a mask that keep a value and that mask it, each as text and as a value."""
@@ -47,7 +52,10 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
 
 
 def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
-    """Return a sample with special elements in all tensors that are large enough, at different places; else None."""
+    """Return a sample with special elements in all tensors that are large enough; None if there is none.
+
+    They are at different places, except for `COMMON`.
+    """
     wide = [(number, recipe) for number, recipe in _free(sample) if recipe.numel > 1]
     if not wide:
         return None
@@ -57,7 +65,7 @@ def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
         turn = turns.get(id(recipe))
         if turn is None:
             return recipe
-        return updated(recipe, contains=(*ELEMENTS[turn:], *ELEMENTS[:turn])[: recipe.numel])
+        return updated(recipe, contains=(*ELEMENTS[turn:], *ELEMENTS[:turn], COMMON)[: recipe.numel])
 
     alone = partial(_with_elements, sample, [] if scope.is_thorough else wide, scope)  # thorough: by_value yields them
     return Derived(f"elements {', '.join(f'{one:g}' for one in ELEMENTS)}", changed(sample, contained), alone, alone)
@@ -124,7 +132,7 @@ def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
         if recipe.sizes[0] < REPEATED:
             times = -(-REPEATED // recipe.sizes[0])
             values[f"{times} times"] = recipe.values * times
-        yield from _with_values(sample, number, recipe, values)
+        yield from _with_values(sample, number, recipe, values, REMEDY)
 
 
 def by_mask(sample: Sample, scope: Scope) -> Iterator[Derived]:
@@ -144,11 +152,14 @@ def by_mask(sample: Sample, scope: Scope) -> Iterator[Derived]:
         yield from _with_values(sample, number, recipe, values)
 
 
-def _with_values(sample: Sample, number: int, recipe: Tensor, each: Mapping[str, Any]) -> Iterator[Derived]:
+def _with_values(
+    sample: Sample, number: int, recipe: Tensor, each: Mapping[str, Any], remedy: str = ""
+) -> Iterator[Derived]:
     """Yield samples in which a tensor has other explicit values, which are given with their descriptions."""
     for what, values in each.items():
         if values != recipe.values:
-            yield Derived(f"tensor {number} {what}", with_one(sample, recipe, shape=None, values=values))
+            other = with_one(sample, recipe, shape=None, values=values)
+            yield Derived(f"tensor {number} {what}", other, remedy=remedy)
 
 
 def numbers_in(recipe: Tensor) -> set[int]:
