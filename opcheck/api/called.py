@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._library.custom_ops import CustomOpDef
 
-from opcheck.samples.arguments import OVERLOAD, PACKET, signature_of
+from opcheck.samples.arguments import REGISTERED, signature_of
 from opcheck.samples.leaves import Given
 from opcheck.samples.modules import ModuleCall, uninitialized
 from opcheck.samples.results import leaves_of
@@ -26,9 +25,6 @@ from opcheck.spec.positions import Span
 from opcheck.spec.problems import Problem, SpecError, worded
 from opcheck.spec.values import TupleValue
 from opcheck.spec.wording import validated
-
-REGISTERED = (OVERLOAD, PACKET, CustomOpDef)
-"""The types of operators registered with torch.library."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
+from torch._library.custom_ops import CustomOpDef
 
 
 class Signature(NamedTuple):
@@ -77,6 +78,8 @@ PACKET: Any = type(torch.ops.aten.sin)
 """The class of operators of torch.ops."""
 OVERLOAD: Any = type(torch.ops.aten.sin.default)
 """The class of their overloads."""
+REGISTERED = (OVERLOAD, PACKET, CustomOpDef)
+"""The classes of operators registered with torch.library."""
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 

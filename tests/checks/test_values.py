@@ -136,6 +136,14 @@ def test_of_several_overloads_the_message_asks_for_one(verdict_of):
     assert verdict_of("torch.ops.aten.sinc.default", "registration").outcome == "passed"
 
 
+def test_a_function_that_calls_a_registered_operator_is_not_registered_itself(verdict_of):
+    keys = 'registered = true\ndtypes = "real"'
+    outcome = verdict_of("operators.registered.calls_right_half", "registration", keys=keys)
+    assert outcome.outcome == "failed"
+    assert "torch.library does not register operators.registered.calls_right_half" in outcome.reason
+    assert "not a function that calls it, or write registered = false" in outcome.message
+
+
 @pytest.mark.parametrize(("operator", "expected"), [("right_half", "passed"), ("wrong_fake", "failed")])
 def test_registration_is_put_to_torch_library(verdict_of, operator, expected):
     keys = 'registered = true\ndtypes = { forward = ["float32", "float64"] }'

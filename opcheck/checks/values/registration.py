@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.samples.arguments import REGISTERED
 from opcheck.samples.function import with_own_first
 
 FAST = ("test_schema", "test_autograd_registration", "test_faketensor")
@@ -18,15 +18,17 @@ FAST = ("test_schema", "test_autograd_registration", "test_faketensor")
 
 def judge(subject: Subject, tests: Sequence[str] = (*FAST, "test_aot_dispatch_dynamic")) -> Verdict:
     """Run torch's own tests: schema, autograd registration, fake tensors, AOT dispatch."""
-    overloads: list[str] = getattr(subject.context.operator, "overloads", list)()
+    operator, path = subject.context.operator, subject.case.variant.path
+    if not isinstance(operator, REGISTERED):
+        hint = 'name the operator itself, such as "torch.ops.mylib.scale", not a function that calls it'
+        return fails(f"registration: torch.library does not register {path}", f"{hint}, or write registered = false")
+    overloads: list[str] = getattr(operator, "overloads", list)()
     if len(overloads) > 1:  # the operator is an overload packet, and not one of its overloads
-        path = subject.case.variant.path
         hint = f'name one of them, such as "{path}.{overloads[0]}", or write registered = false'
         return fails(f"registration: {path} has several overloads, which are tested one by one", hint)
     args, kwargs = subject.inputs.fill()
     if subject.function.inplace:  # autograd rejects in-place writes to a leaf
         args, kwargs = with_own_first(args, kwargs)
-    operator: Any = subject.context.operator
     results = torch.library.opcheck(operator, args, kwargs, test_utils=tests, raise_exception=False)
     failed = {name: result for name, result in results.items() if result != "SUCCESS"}
     if not failed:
