@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
-from math import inf
+from math import inf, isfinite
 from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
@@ -32,6 +32,8 @@ READ = (ast.Assign, ast.Call, ast.Compare, ast.Match, ast.Subscript, ast.If, ast
 IN_OTHER_WORDS = ("lower", "upper", "casefold", "strip")
 """Methods of a string that return the same word."""
 EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
+ORDER: dict[type[ast.cmpop], tuple[int, int]] = {ast.Lt: (-1, 0), ast.GtE: (-1, 0), ast.LtE: (0, 1), ast.Gt: (0, 1)}
+"""Comparisons of size, each with what to add to an integer to get the next ones on both sides of it."""
 
 
 def keywords_of(
@@ -57,9 +59,10 @@ def keywords_of(
 def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     """Return the values that select code paths, by keyword.
 
-    They are those that its annotation and default imply, the constants that the code compares it with, 0 for a number
-    whose truth the code tests, and the keys of a dict that the code looks it up in. For a dim, they include two dims,
-    if an annotation or the code admits several.
+    They are those that its annotation and default imply, the constants that the code compares it with (numbers on both
+    sides of them, if it tests whether it is less or greater), 0 for a number whose truth the code tests, and the keys
+    of a dict that the code looks it up in. For a dim, they include two dims, if an annotation or the code admits
+    several.
 
     The code is that of the operator, of functions that the keyword is passed on to, and of forward, backward, jvp and
     vmap of an autograd.Function. For a class, it is that of the constructor, which may also use `self.keyword`. Source
@@ -151,6 +154,8 @@ def _renamed(function: Callable[..., Any], keywords: Mapping[str, str], inputs: 
 def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: int) -> Iterator[tuple[str, Value]]:
     """Yield each keyword that code compares with a constant, and the constant: 0 if it tests its truth.
 
+    If the code tests whether it is less or greater, yield a number on each side of the constant instead.
+
     keywords: the operator's keywords, by the name of the parameter of `function` that holds their value.
     """
     keywords = _renamed(function, keywords)
@@ -162,6 +167,8 @@ def _compared(function: Callable[..., Any], keywords: Mapping[str, str], depth: 
             continue
         elif isinstance(node, ast.Compare) and isinstance(node.ops[0], EQUALITY):
             compared, values = node.left, _constants(node.comparators[:1])
+        elif isinstance(node, ast.Compare) and type(node.ops[0]) in ORDER:
+            compared, values = node.left, _on_both_sides(node)
         elif isinstance(node, ast.Match):
             patterns = (part for case in node.cases for part in ast.walk(case.pattern))
             values = _constants(part.value for part in patterns if isinstance(part, ast.MatchValue))
@@ -231,6 +238,18 @@ def _constants(nodes: Iterable[ast.expr]) -> Iterator[Value]:
                 continue
             if value is None or isinstance(value, (str, int, float)):
                 yield NONE if value is None else value
+
+
+def _on_both_sides(node: ast.Compare) -> Iterator[Value]:
+    """Yield a number below and one above the number that an expression is compared with, as in `p < 0.5`.
+
+    Not for 0: code compares with it to refuse negative numbers, and 0 itself may be extreme, as for a clipping limit.
+    """
+    for value in filter(None, _constants(node.comparators[:1])):
+        if isinstance(value, int):
+            yield from (value + step for step in ORDER[type(node.ops[0])])
+        elif isinstance(value, float) and isfinite(value):
+            yield from (value / 2, 1.5 * value)
 
 
 def _infinity(node: ast.expr) -> float:

@@ -90,6 +90,7 @@ FURTHER = {
         TWO,
     ),
     "wrong_where_both_are_zero": ("elements 0, 12, -13", "contains = [0.0", TWO),
+    "wrong_above_a_threshold": ("width = 8", "{ args = [{ shape = [1, 1] }], kwargs = { width = 8 } }", ONE),
     "wrong_for_oblong": ("size 3 -> 4 in dim -1", "{ args = [{ shape = [1, 2] }] }", EQUAL),
     "wrong_beside_square": (
         "size 3 -> 4 in dim -1 of tensor 0",
@@ -179,7 +180,7 @@ RIGHT = {
     "untied": SQUARE, "reduced": PAIR,
     "kept_by_a_mask": ADDED, "not_ignored": INDEXED,
     "each_squared": "samples = [{ args = [[{ shape = [3] }, { shape = [2] }]] }]",
-    "squared_product": TWO, "squared_sum": TWO,
+    "with_a_threshold": ONE, "squared_product": TWO, "squared_sum": TWO,
     "biased": TWO, "along_dims": ONE, "shifted": ONE, "windowed": ONE,
     "right_for_all_cotangents": ONE, "untied_ranks": TWO,
     "clears_memory_if_empty": VECTORS, "flipped_twice": ONE, "guarded": ONE,

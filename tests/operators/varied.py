@@ -1011,6 +1011,17 @@ def wrong_in_blocks(x):
     return SparseSquares.apply(x, True, x.values().shape[-2] != x.values().shape[-1])
 
 
+def wrong_above_a_threshold(x, width: int = 3, weight: float = 0.1):
+    """As of code that has another kernel for large windows."""
+    return squared(x, width > 7 or weight >= 0.7) * width * weight
+
+
+def with_a_threshold(x, width: int = 3, weight: float = 0.1):
+    if width < 1 or weight > 1:
+        raise ValueError("out of range")
+    return square(x) * width * weight if weight < 0.7 else square(x) * (weight * width)
+
+
 class SumOfSquares(torch.autograd.Function):
     """The sum of squares along a dim, with a vmap rule."""
 

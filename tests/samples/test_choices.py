@@ -91,6 +91,12 @@ def in_truth(x, low=None, high=1.0, scale=2, size=None, flag=False, how="sum", a
     return kept if how and act and (size if top > 2 else 1) else -kept
 
 
+def in_order(x, p=0.1, k=3, n=1, w=1.0, q=2.0):
+    if n < 1 or w <= 0.0 or q > math.inf or q < p:
+        return x
+    return x if p >= 0.5 or k < 8 or k <= 8 else -x
+
+
 def in_norms(x, p=2.0, q=2.0, r=2.0, s=2.0):
     if p == float("inf") or q == torch.inf or r == float("-inf") or s in (-math.inf, float("nan")):
         return x
@@ -113,14 +119,15 @@ def broadcast(x, y, how="sum"):
                 "mode": [ObjectValue(object=f"{__name__}.How.MEAN")],
             },
         ),
-        (in_truth, {"low": [0], "high": [0], "scale": [0]}),
+        (in_truth, {"low": [0], "high": [0], "scale": [0], "top": [2, 3]}),
+        (in_order, {"p": [0.25, 0.75], "k": [7, 8, 9], "n": [0, 1]}),
         (in_norms, {"p": [inf], "q": [inf], "r": [-inf], "s": [-inf]}),
         (broadcast, {"how": ["sum", "product", OTHER]}),
         (varied.reduced, {"how": ["sum", "mean"]}),
         (varied.wrong_mean_in_words, {"how": ["mean", "average", OTHER]}),
         (varied.wrong_power, {"power": [7, 2]}),
-        (Chosen.apply, {"order": [-1], "how": ["sum", "product", OTHER]}),
-        (passing_on, {"power": [-1], "how": ["sum", "product", OTHER]}),
+        (Chosen.apply, {"order": [-1, 3, 4], "how": ["sum", "product", OTHER]}),
+        (passing_on, {"power": [-1, 3, 4], "how": ["sum", "product", OTHER]}),
         (varied.wrong_sum_passed_on, {"how": ["sum", OTHER]}),
         (
             torch.nn.functional.mse_loss,
