@@ -120,6 +120,12 @@ def test_what_is_hidden_is_called_by_its_name(outcomes):
     assert reason(modules.Elsewhere) == f"needs_input_grad: a tensor of shape [] {told}"
 
 
+def test_who_creates_parameters_in_forward_is_told_of_lazy_modules(outcomes):
+    (outcome,) = outcomes(spec(modules.CreatedInForward), checks=("needs_input_grad",), dtypes=("float64",)).values()
+    assert "a tensor of shape [3] requires grad, but is no argument" in outcome.reason
+    assert "parameters that forward creates have to be those of a lazy module" in outcome.message
+
+
 def test_forward_may_take_an_argument_with_the_name_of_a_parameter(outcomes):
     text = """
 [[operator]]

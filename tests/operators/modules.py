@@ -242,6 +242,19 @@ class Unregistered(Constant):
         self.factors = [Parameter(torch.tensor(2.0))]
 
 
+class CreatedInForward(Constant):
+    """A parameter that forward creates once it knows the size, though the module is none that torch knows as lazy."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.scale is None:
+            self.scale = Parameter(x.new_full(x.shape[-1:], 0.5))
+        return super().forward(x) * self.scale
+
+
 class BehindAFunction(Unregistered):
     """An autograd function that reads the tensor, so that the graph does not show it."""
 

@@ -134,7 +134,7 @@ def _beside_arguments(names: Iterable[str]) -> Verdict:
 
 REMEDY = (
     "pass it as an argument, or detach it; name a module by its class, with the key module, or pass the module itself "
-    "to opcheck.check"
+    "to opcheck.check; parameters that forward creates have to be those of a lazy module"
 )
 
 
