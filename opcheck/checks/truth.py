@@ -17,9 +17,8 @@ from torch import Tensor
 from opcheck.checks.calls import push, recorded
 from opcheck.checks.subject import Context, Subject
 from opcheck.derivatives.autodiff import Tensors
-from opcheck.derivatives.coordinates import real_size, vector
+from opcheck.derivatives.coordinates import real_size
 from opcheck.derivatives.rounding import Computation, Moved
-from opcheck.derivatives.uncertainty import largest
 from opcheck.samples.inputs import Inputs, unchanged
 from opcheck.samples.resolve import Unresolved, resolve
 from opcheck.samples.results import has_derivative
@@ -185,24 +184,6 @@ def first_order(subject: Subject, cotangents: Iterable[Tensor], tangents: Sequen
         call = recorded(subject)
         parts = {"outputs": call.results, "gradients": call.gradients(cotangents)}
         return parts | {"tangents": push(subject, tangents)} if tangents else parts
-
-
-def sizes_of_terms(subject: Subject, part: str, cotangents: Tensors, tangents: Tensors = ()) -> list[float]:
-    """Return the size of the terms of each result of `gradients` or `tangents`, one of the `Parts`.
-
-    A formula for the derivatives of y by x has terms of the size |v| |y| / |x|, or |y| |t| / |x| for tangents, where
-    each factor is the largest number of a tensor. They may cancel out.
-    """
-    y, v = (max(map(_largest, tensors), default=0.0) for tensors in (subject.outputs, cotangents))
-    inputs = [*map(_largest, subject.leaves)]
-    if part == "gradients":
-        return [v * y / x if x else 0.0 for x in inputs]
-    relative = [_largest(t) / x for t, x in zip(tangents, inputs, strict=False) if x]
-    return [y * max(relative, default=0.0)] * len(names_of_parts(subject)[part])
-
-
-def _largest(tensor: Tensor) -> float:
-    return largest(vector((tensor,)))
 
 
 def names_of_parts(subject: Subject) -> dict[str, Sequence[str]]:

@@ -34,6 +34,8 @@ OFF_BY_FUNCTIONS = 64
 in single and double precision, where a margin costs nothing."""
 WHOLE = 2.0**53
 """The number up to which float64 holds every whole number."""
+WITHOUT_DIGITS = 64
+"""An exact value is itself a rounding error if roundings of its inputs move it by at least one part in this many."""
 NEARBY = 8
 """The number of samples nearby at which a result is computed again if it is off by less than `BY_CHANCE`."""
 BY_CHANCE = 2
@@ -130,7 +132,6 @@ class Computation(Generic[T]):
         names: Sequence[str],
         tolerance: tuple[float, float] | None = None,
         tested: Callable[[Moved], T] | None = None,
-        sizes: Callable[[], Sequence[float]] | None = None,
         most: float | None = None,
     ) -> Deviation | None:
         """Return where results are beyond the bound; None if they are not.
@@ -140,7 +141,6 @@ class Computation(Generic[T]):
         tolerance: atol and rtol, instead of the bound on rounding.
         tested: computes results of the operator under test, as `at` computes exact ones, to tell a wrong result from
             one that is beyond the bound by chance.
-        sizes: returns the size of the terms that add up to each tensor, in case they cancel out.
         most: the largest bound, relative to a tensor as a whole, with which the tensor is compared, as a whole only.
             Default: each entry is compared, too, with any bound.
         """
@@ -160,8 +160,10 @@ class Computation(Generic[T]):
             deviation = exact.deviation(got, names, allowed, dtypes, most)
             if deviation is None:
                 break
-        if deviation is not None and tolerance is None and sizes is not None:
-            allowed = allowed + self.sides * exact.allowed_for_terms(dtypes, terms, sizes())
+        finer = max(map(rounding_unit, (one.dtype for one in right)), default=0.0)
+        if deviation is not None and tolerance is None and finer < unit:
+            exact = exact.of_terms(map(part, self.moved(finer, NEARBY)), unit, finer)
+            allowed = self.sides * exact.allowed(dtypes, terms)
             deviation = exact.deviation(got, names, allowed, dtypes, most)
         if tested is None or deviation is None or tolerance is not None or deviation.times >= BY_CHANCE:
             return deviation
@@ -230,6 +232,21 @@ class Exact:
             condition = torch.maximum(condition, (self.measured(other) - self.value).abs() / unit)
         return replace(self, condition=condition.nan_to_num(nan=float("inf")))
 
+    def of_terms(self, others: Iterable[Tensors], unit: float, finer: float) -> Exact:
+        """Return the same result, with a larger condition of the values that are themselves rounding errors.
+
+        Such a value is about 0, since larger terms cancel out. How far their rounding moves it tells their size.
+
+        others: further results for inputs that were moved by `finer`, the rounding unit of this result. They are
+            computed only if some values move by as much as they are when inputs move by `unit`.
+        """
+        size = self.value.abs() / WITHOUT_DIGITS
+        if not bool((unit * self.condition >= size).any()):
+            return self
+        terms = Exact.moved_to(replace(self, condition=torch.zeros_like(self.value)), others, finer).condition
+        condition = torch.where(finer * terms >= size, torch.maximum(self.condition, terms), self.condition)
+        return replace(self, condition=condition)
+
     @property
     def count(self) -> int:
         """The number of coordinates N, which the lengths of the tensors follow."""
@@ -273,16 +290,6 @@ class Exact:
         least = self._spread([ROUNDINGS * _smallest(dtype) for dtype in dtypes])
         # Separate products, since a sum of the largest numbers of a dtype would be infinite.
         return times * self.value.abs() + (ROUNDINGS * times) * self.condition + times * largest + least
-
-    def allowed_for_terms(self, dtypes: Sequence[torch.dtype], terms: int, sizes: Sequence[float]) -> Tensor:
-        """Return the error that rounding terms of some sizes can cause, of shape (N + number of tensors,).
-
-        It is 0 in half precision, where it would hide wrong results.
-
-        sizes: the size of the terms of each tensor.
-        """
-        counted = [0.0 if rounding_unit(dtype) > HALF else size for dtype, size in zip(dtypes, sizes, strict=True)]
-        return ROUNDINGS * self._spread(_times(dtypes, terms)) * self._spread(counted)
 
     def is_excusable(self, got: Tensor, dtypes: Sequence[torch.dtype]) -> Tensor:
         """Return a mask of results that equal the exact ones or rightly overflow, of shape (N + number of tensors,)."""

@@ -41,6 +41,14 @@ class TestWrongGradients:
         wrong = verdict_of("operators.coarse.standardized_wrong_in_coarse", CHECK, "float32", keys)
         assert "in float32, the gradient of x[" in wrong.reason
 
+    @pytest.mark.parametrize("check", [CHECK, "dtypes"])
+    @pytest.mark.parametrize("dtype", COARSE)
+    def test_so_may_a_value_be_that_is_0_up_to_rounding(self, verdict_of, dtype, check):
+        assert verdict_of("operators.coarse.off_circle", check, dtype).outcome == "passed"
+        wrong = verdict_of("operators.coarse.off_circle_wrong_in_coarse", check, dtype)
+        assert wrong.outcome == "failed"
+        assert "output 0[" in wrong.reason
+
     @pytest.mark.parametrize("dtype", COARSE)
     def test_so_is_a_tangent(self, outcomes, dtype):
         wrong = judged(outcomes, "operators.coarse.product_wrong_forward_in_coarse", samples=PAIR)[dtype]

@@ -307,6 +307,19 @@ class TestComputation:
         one_entry = torch.tensor([2.0, 2.1]).bfloat16()
         assert computation.deviation(tuple, (one_entry,), ("y",), most=0.5) is None
 
+    def test_a_value_that_is_a_rounding_error_may_be_a_larger_one_in_a_coarser_dtype(self):
+        x = torch.linspace(0.5, 2, 9, dtype=torch.float32).double()
+        third = torch.full_like(x, 1 / 3).sqrt()
+
+        def about_zero(x):
+            return x - (x * third.to(x.dtype)) * third.to(x.dtype) * 3
+
+        assert 0 < float(about_zero(x).abs().max()) < 1e-15
+        assert self.deviation(about_zero, x, torch.float32) is None
+        assert self.deviation(about_zero, x, torch.float32, torch.full_like(x, 1e-3).float()) is not None
+        tiny = 1e-20 * x  # every digit of it is right
+        assert self.deviation(torch.neg, tiny, torch.float32, 2 * tiny.float()) is not None
+
     def test_a_factor_is_said_of_the_tensor_that_has_it_alone(self):
         torch.manual_seed(0)
         x = torch.rand(1000, dtype=torch.float64) + 0.5

@@ -150,6 +150,17 @@ class Standardized(torch.autograd.Function):
 standardized_wrong_in_coarse = Standardized.apply
 
 
+def off_circle(x: Tensor) -> Tensor:
+    """How far sine and cosine are from the unit circle: 0, up to rounding."""
+    return x.sin() ** 2 + x.cos() ** 2 - 1
+
+
+def off_circle_wrong_in_coarse(x: Tensor) -> Tensor:
+    """The same, and more in every dtype but double precision."""
+    right = x.dtype in (torch.float64, torch.complex128)
+    return off_circle(x) + (0.0 if right else 0.25) * x
+
+
 class CubeWrongInCoarse(Cube):
     """x ** 3, with half the gradient in every dtype but double precision."""
 

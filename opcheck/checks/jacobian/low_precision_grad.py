@@ -39,7 +39,6 @@ from opcheck.checks.truth import (
     first_order,
     names_of_parts,
     perturbed,
-    sizes_of_terms,
     truth_of,
 )
 from opcheck.checks.verdict import (
@@ -414,9 +413,7 @@ def _verdicts(subject: Subject, exact: ExactParts, got: Parts, reference: Parts 
     for part, right in exact.computation.right.items():
         if why := mismatch(got[part], right, named[part]):
             yield fails(f"low_precision_grad: other shapes than those of {source}: {why}")
-        terms = partial(sizes_of_terms, subject, part, exact.cotangents, exact.tangents)
-        sizes = None if part == "outputs" else terms
-        off = exact.computation.deviation(itemgetter(part), got[part], named[part], tolerance, tested, sizes)
+        off = exact.computation.deviation(itemgetter(part), got[part], named[part], tolerance, tested)
         if off is not None:
             lines = [*off.lines(), exact.origin, how_to_take_out(case.dtype, "forward")]
             yield fails(f"low_precision_grad: in {case.dtype}, {off.headline()}", "\n".join(lines))

@@ -8,7 +8,6 @@ strides are noted, but are no failure: libraries such as cuDNN and cuFFT choose 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from torch import Tensor
 from opcheck.checks.calls import push, recorded, required, tangents_of
 from opcheck.checks.per_sample import PerSample, blame
 from opcheck.checks.subject import Subject
-from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, perturbed, sizes_of_terms, values_of
+from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, perturbed, values_of
 from opcheck.checks.verdict import Verdict, cannot, fails, noted, remedy
 from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import Tensors
@@ -39,15 +38,10 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     def gradients(own: Subject, move: Moved) -> Tensors:
         return first_order(own, map(move, cotangents))["gradients"]
 
-    def tangents_at(own: Subject, move: Moved) -> Tensors:
-        return push(own, map(move, tangents))
-
     if subject.supports.backward and call.has_graph:
-        sizes = partial(sizes_of_terms, subject, "gradients", cotangents)
-        yield _compared(subject, cpu, names["gradients"], gradients, "backward", sizes)
+        yield _compared(subject, cpu, names["gradients"], gradients, "backward")
     if tangents:
-        sizes = partial(sizes_of_terms, subject, "tangents", cotangents, tangents)
-        yield _compared(subject, cpu, names["tangents"], tangents_at, "forward_ad", sizes)
+        yield _compared(subject, cpu, names["tangents"], lambda own, move: push(own, map(move, tangents)), "forward_ad")
 
 
 def outputs(subject: Subject) -> Verdict:
@@ -56,15 +50,13 @@ def outputs(subject: Subject) -> Verdict:
 
 
 def _compared(
-    subject: Subject, cpu: Truth, names: Sequence[str], call: Callable[[Subject, Moved], Tensors], root: str = "",
-    sizes: Callable[[], Sequence[float]] | None = None,
-) -> Verdict:  # fmt: skip
+    subject: Subject, cpu: Truth, names: Sequence[str], call: Callable[[Subject, Moved], Tensors], root: str = ""
+) -> Verdict:
     """Compare the results of a call with those on the CPU.
 
     names: the names of the results.
     root: the check that explains other values if it fails, too. If the call raises, this claim is not judged.
         Empty for outputs: the operator has already been called without an error.
-    sizes: see `sizes_of_terms`.
     """
     got = required("an ordinary call", lambda: call(subject, lambda tensor: tensor), check=root)
     computation = cpu.computation(call)
@@ -86,7 +78,7 @@ def _compared(
         notes += [f"{name} has the strides {here}, on the CPU {there}"] if here != there else []
     if subject.function.is_random:
         return noted(notes)
-    off = computation.deviation(tuple, got, names, tested=perturbed(subject, call), sizes=sizes)
+    off = computation.deviation(tuple, got, names, tested=perturbed(subject, call))
     if off is None:
         return noted(notes)
     title = f"device_consistency: results differ from those on the CPU for the same inputs: {off.headline()}"
