@@ -34,8 +34,8 @@ OFF_BY_FUNCTIONS = 64
 in single and double precision, where a margin costs nothing."""
 WHOLE = 2.0**53
 """The number up to which float64 holds every whole number."""
-WITHOUT_DIGITS = 64
-"""An exact value is itself a rounding error if roundings of its inputs move it by at least one part in this many."""
+CANCELLED = 64
+"""The terms of a sum cancel out if they are at least so many times as large as the sum: six of its bits are lost."""
 NEARBY = 8
 """The number of samples nearby at which a result is computed again if it is off by less than `BY_CHANCE`."""
 BY_CHANCE = 2
@@ -161,9 +161,10 @@ class Computation(Generic[T]):
             if deviation is None:
                 break
         finer = max(map(rounding_unit, (one.dtype for one in right)), default=0.0)
-        if deviation is not None and tolerance is None and finer < unit:
-            exact = exact.of_terms(map(part, self.moved(finer, NEARBY)), unit, finer)
-            allowed = self.sides * exact.allowed(dtypes, terms)
+        if deviation is not None and tolerance is None and 0 < finer < unit:
+            near = self.moved(2 * finer, NEARBY)  # by their last digit: half of it would be rounded away
+            size = exact.size_of_terms(map(part, near), finer)
+            allowed = allowed + self.sides * exact.allowed_for_terms(dtypes, terms, size)
             deviation = exact.deviation(got, names, allowed, dtypes, most)
         if tested is None or deviation is None or tolerance is not None or deviation.times >= BY_CHANCE:
             return deviation
@@ -232,20 +233,16 @@ class Exact:
             condition = torch.maximum(condition, (self.measured(other) - self.value).abs() / unit)
         return replace(self, condition=condition.nan_to_num(nan=float("inf")))
 
-    def of_terms(self, others: Iterable[Tensors], unit: float, finer: float) -> Exact:
-        """Return the same result, with a larger condition of the values that are themselves rounding errors.
+    def size_of_terms(self, others: Iterable[Tensors], unit: float) -> float:
+        """Return the size of the largest terms of an entry that cancel out; 0 if none do.
 
-        Such a value is about 0, since larger terms cancel out. How far their rounding moves it tells their size.
+        How far rounding moves the entry tells how large its terms are.
 
-        others: further results for inputs that were moved by `finer`, the rounding unit of this result. They are
-            computed only if some values move by as much as they are when inputs move by `unit`.
+        others: further results for inputs that were moved by `unit`, the rounding unit of this result.
         """
-        size = self.value.abs() / WITHOUT_DIGITS
-        if not bool((unit * self.condition >= size).any()):
-            return self
-        terms = Exact.moved_to(replace(self, condition=torch.zeros_like(self.value)), others, finer).condition
-        condition = torch.where(finer * terms >= size, torch.maximum(self.condition, terms), self.condition)
-        return replace(self, condition=condition)
+        moved = replace(self, condition=torch.zeros_like(self.value)).moved_to(others, unit)
+        sizes = moved.condition[: self.count].nan_to_num(0.0, 0.0, 0.0)
+        return float(sizes.where(sizes >= CANCELLED * self.value[: self.count].abs(), 0.0).max())
 
     @property
     def count(self) -> int:
@@ -290,6 +287,11 @@ class Exact:
         least = self._spread([ROUNDINGS * _smallest(dtype) for dtype in dtypes])
         # Separate products, since a sum of the largest numbers of a dtype would be infinite.
         return times * self.value.abs() + (ROUNDINGS * times) * self.condition + times * largest + least
+
+    def allowed_for_terms(self, dtypes: Sequence[torch.dtype], terms: int, size: float) -> Tensor:
+        """Return the error that rounding terms of some size causes where they cancel out, of the shape of `value`."""
+        have_cancelled = size >= CANCELLED * self.value.abs()
+        return torch.where(have_cancelled, ROUNDINGS * self._spread(_times(dtypes, terms)) * size, 0.0)
 
     def is_excusable(self, got: Tensor, dtypes: Sequence[torch.dtype]) -> Tensor:
         """Return a mask of results that equal the exact ones or rightly overflow, of shape (N + number of tensors,)."""

@@ -175,7 +175,9 @@ class TestComputation:
         assert self.deviation(sine, x, torch.bfloat16, torch.sin(x).bfloat16()) is None
         assert len(calls) == 1
         assert self.deviation(sine, x, torch.bfloat16, torch.sin(x).bfloat16() + 0.5) is not None
-        assert len(calls) == 1 + 1 + 8 + 8  # the result of each call, eight moves, and eight far ones
+        assert (
+            len(calls) == 1 + 1 + 8 + 8 + 8
+        )  # the result of each call, eight moves, eight far ones, and eight near ones
 
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
     def test_a_jump_is_excused_as_far_away_as_the_bound_allows(self, dtype):
