@@ -33,9 +33,12 @@ OF_WEIGHTS: Shape = (3,)
 """The shape of each tensor that is an argument of a constructor, such as weights of classes."""
 
 
-def first_samples(parameters: Sequence[Parameter], crashed: bool = False) -> Iterator[SampleData]:
+def first_samples(
+    parameters: Sequence[Parameter], crashed: bool = False, has_tensors: bool = False
+) -> Iterator[SampleData]:
     """Yield samples with values for the required parameters, the likeliest first. Each has at least one tensor.
 
+    has_tensors: whether the operator is a module, whose parameters are tensors, so that a sample needs none.
     crashed: whether a call has ended its process. Then values inside the unit interval come first: an operator that
     takes a column of a tensor for indices reads memory that is not there for others.
     """
@@ -45,7 +48,7 @@ def first_samples(parameters: Sequence[Parameter], crashed: bool = False) -> Ite
         for choice in choices:
             pairs = zip(choice, required, strict=True)
             known = [parameter.shapes for value, parameter in pairs for part in parts(value) if is_tensor(part)]
-            for shapes in _shapes(known) if known else ():
+            for shapes in _shapes(known) if known else [()] * has_tensors:
                 yield sample_of(required, _shaped([*choice], iter(shapes), domain))
 
 

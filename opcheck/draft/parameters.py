@@ -59,6 +59,7 @@ BY_TYPE: tuple[tuple[tuple[str, ...], list[Data], tuple[type, ...]], ...] = (
     (("bool",), [False, True], ()),
     (("tuple[int",), [{"tuple": [2, 2]}, {"tuple": [2]}, {"tuple": [3, 2]}], ()),
     (("list[int", "sequence[int", "size"), [[2, 2], [2], [3, 2]], (list,)),
+    (("list[float", "sequence[float"), [[0.5, 0.25], [0.5]], (list,)),
     (("float", "number"), [0.5, 1.5, 2, 1], (int, float)),
     (("int",), [2, 1, 0], (int,)),
     (("dtype",), [{"dtype": "float64"}], ()),
@@ -285,8 +286,8 @@ def _required(name: str, kind: str, constructor: bool) -> list[Data]:
     if "tensor" in kind:
         listed = any(word in kind for word in ("list[", "sequence[", "tuple[", "iterable["))
         return [TENSORS] if listed else [TENSOR, INDEX]
-    if sizes := re.search(r"tuple\[(int(?:, int)*)\]", kind):
-        others = [2] * (sizes[1].count("int") - 1)
+    if sizes := re.search(r"tuple\[((?:int|float)(?:, (?:int|float))*)\]", kind):
+        others = [2] * sizes[1].count(",")
         return [{"tuple": [first, *others]} for first in (2, 3)]
     for words, values, types in BY_TYPE:
         if any(word in kind for word in words):

@@ -19,8 +19,6 @@ RANKS = re.compile(
 """The pattern of a number of dimensions, as in `4D`, `3 dimensions`, `x.ndim == 3` or `len(x.shape) != 2`."""
 OF_RANK: dict[int, Shape] = {0: (), 1: (3,), 2: (2, 3), 3: (2, 3, 3), 4: (1, 2, 4, 4), 5: (1, 2, 4, 4, 4)}
 NUMBERS = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\w)|(?<=\d)x(\d+)|(\d+)(?=x\d)")
-ACTUAL = re.compile(r"\b([Gg]ot|[Aa]ctual|[Rr]eceived|but)\b.*")
-"""The part of an error message that describes the actual arguments."""
 ELEMENTS = re.compile(r"\b(?:contain|have|has|with|of|expected) (\d+) (?:elements?|entries)\b")
 """The pattern of the number of elements of a vector, as in `running_mean should contain 3 elements not 2`."""
 NEEDED = re.compile(
@@ -28,6 +26,8 @@ NEEDED = re.compile(
     r"|(must not|cannot|can't) (both |all )?be None)"
 )
 """The pattern of an error about a missing argument. The message also names the argument."""
+BEYOND = re.compile(r"\b(less|larger|greater|longer|bigger|more) than\b")
+"""The pattern of an error about a size that must be beyond a number: the next number is tried, too."""
 OUT_OF_RANGE = re.compile(r"out of (range|bounds)")
 
 KINDS = (
@@ -56,10 +56,14 @@ OF_DTYPES = re.compile(
 WANTS_TENSOR = re.compile(
     r"must be (a )?(torch\.)?Tensor|not a (torch\.)?Tensor|value of type 'Tensor|'(int|float|list|bool)' object", re.I
 )
+WANTS_INTEGER = re.compile(
+    r"interpreted as an integer|only integer tensors of|combination of arguments - got \([^)]*Tensor"
+)
 WANTS_NUMBERS = re.compile(r"must be (a )?(tuple|list|sequence) of ints?\b|'NoneType' has no len")
 WANTS_FUNCTION = re.compile(r"object is not callable")
 INSTEAD: tuple[tuple[re.Pattern[str], tuple[type, ...], list[Data]], ...] = (
     (WANTS_TENSOR, (int, float), [{"shape": []}, {"shape": [2, 3]}, {"shape": [3]}]),
+    (WANTS_INTEGER, (dict,), [2]),
     (WANTS_NUMBERS, (int, float, dict), [[2], [2, 2], [2, 2, 2]]),
     (WANTS_FUNCTION, (int, float, dict), FUNCTIONS),
 )
@@ -96,11 +100,13 @@ class Hints:
     """What an error message, and the source lines that raised it, suggest about an argument."""
 
     def __init__(self, said: str, source: str) -> None:
-        self.said, self.both, wanted = said, f"{said} {source}", ACTUAL.sub("", said)
+        self.said, self.both = said, f"{said} {source}"
         self.shapes: list[Shape] = [(int(count),) for count in ELEMENTS.findall(said)]
-        self.shapes += [shape for text in (wanted, source, said) for shape in shapes_in(text, LARGEST)]
-        self.ranks = [int(number) for match in RANKS.findall(f"{wanted} {source}") for number in match if number]
-        self.numbers = [number for number in dict.fromkeys(map(abs, _numbers_in(self.both))) if number]
+        self.shapes += [shape for text in (said, source) for shape in shapes_in(text, LARGEST)]
+        self.ranks = [int(number) for match in RANKS.findall(self.both) for number in match if number]
+        listed = list(_numbers_in(said))
+        self.listed = dict.fromkeys((*listed, *(number + 1 for number in listed if BEYOND.search(said))))
+        self.numbers = [number for number in dict.fromkeys(map(abs, (*_numbers_in(self.both), *self.listed))) if number]
 
     def names(self, parameter: str) -> bool:
         """Return whether the error or its source mentions a parameter, with underscores or with spaces."""
@@ -116,7 +122,7 @@ class Hints:
             counts = dict.fromkeys((*self.numbers, *self.ranks))
             yield from ((value * 5)[:count] for count in counts if count != len(value) and count <= 5)
         elif is_named and type(value) in (int, float):  # as in `sample rate must be 44100 or 48000`
-            yield from (number for number in dict.fromkeys(_numbers_in(self.said)) if number != value)
+            yield from (number for number in self.listed if number != value)
         for words, types, others in INSTEAD:
             if words.search(self.said) and isinstance(value, types):
                 yield from others
@@ -151,6 +157,11 @@ def _of_ranks(own: Shape, ranks: Iterable[int]) -> Iterator[Shape]:
 
 
 def _with_sizes(own: Shape, numbers: Iterable[int]) -> Iterator[Shape]:
-    """Yield a shape with one size replaced by each of some numbers, the last dimension first."""
+    """Yield a shape with one size replaced by each of some numbers, the last dimension first.
+
+    If that makes the tensor too large, all other sizes are 1.
+    """
     for number in numbers:
-        yield from ((*own[:dim], number, *own[dim + 1 :]) for dim in reversed(range(len(own))))
+        for dim in reversed(range(len(own))):
+            changed = (*own[:dim], number, *own[dim + 1 :])
+            yield changed if prod(changed) <= LARGEST else tuple(number if k == dim else 1 for k in range(len(own)))

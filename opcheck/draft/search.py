@@ -167,7 +167,7 @@ class Search:
 
     def guesses(self, parameters: Sequence[Parameter]) -> Iterator[SampleData]:
         """Yield the likeliest guesses, the examples, which often have one row or positive values, and other guesses."""
-        guesses = first_samples(parameters, crashed=bool(self.own.skip))
+        guesses = first_samples(parameters, bool(self.own.skip), isinstance(self.target, type))
         yield from islice(guesses, MOST_LIKELY)
         for group in self.groups:
             yield from self.samples_of(group)

@@ -50,6 +50,11 @@ def test_without_a_tensor_there_is_nothing_to_try():
     assert list(first_samples([parameter("x"), parameter("config", "Config")])) == []
 
 
+def test_a_module_with_parameters_needs_no_other_tensor():
+    assert next(first_samples([parameter("n", "int")], has_tensors=True)) == {"args": [2]}
+    assert next(first_samples([], has_tensors=True)) == {"args": []}
+
+
 def test_further_samples_differ_in_one_respect():
     main = {"args": [{"shape": [2, 3]}]}
     options = parameter("how", Literal["a", "b"], default="a"), parameter("keepdim", "bool", default=False)

@@ -48,6 +48,8 @@ def options(name, annotation="", default=REQUIRED):
         ("size", "Tuple[int, int]", {"tuple": [2, 2]}),
         ("size", tuple[int, int, int], {"tuple": [2, 2, 2]}),
         ("sizes", "list[int]", [2, 2]),
+        ("sigma", "tuple[float, float]", {"tuple": [2, 2]}),
+        ("cutoffs", "Sequence[float]", [0.5, 0.25]),
         ("mode", Literal["fast", "slow"], "fast"),
         ("mode", Literal[3] | None, 3),
         ("mode", Mode, {"object": f"{__name__}.Mode.FAST"}),

@@ -57,6 +57,21 @@ class TestConstructions:
     def test_what_cannot_be_guessed_is_not(self):
         assert list(constructions(Strange)) == []
 
+    @pytest.mark.parametrize("annotations", [{}, {"count": int}])
+    def test_a_module_may_take_numbers_only(self, monkeypatch, annotations):
+        class Slopes(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.slope = torch.nn.Parameter(torch.ones(()))
+
+            def forward(self, count):
+                return torch.arange(count) * self.slope
+
+        Slopes.forward.__annotations__ = annotations
+        monkeypatch.setattr(modules, "Slopes", Slopes, raising=False)
+        monkeypatch.setattr(Slopes, "__module__", "operators.modules")
+        assert draft("operators.modules.Slopes").samples[0]["args"] == [2]
+
 
 class TestDrafts:
     def test_samples_beyond_a_clamp_are_avoided(self, monkeypatch):
