@@ -44,6 +44,8 @@ FEW_BITS, SEVERAL = 6, 3
 have more than `FEW_BITS` bits."""
 NEARBY = (0.7, 1.3, 1.9)
 """Multiples of the step, one for each nearby point, at which numerical noise is measured."""
+FINER = (1, 1 / 8)
+"""Multiples of the step at which differences are extrapolated where truncation may explain a difference."""
 BY_CHANCE = 3
 """The allowed error of an entry, as a multiple of the largest variation of any entry between nearby points: among
 thousands of entries, some vary little by chance."""
@@ -280,10 +282,13 @@ class Comparison:
         if not bool(beyond.any()):
             return beyond
         # The truncation error of differences D is proportional to h^2: D(h) - D(2h) is three times that of D(h), and a
-        # third of it added to D(h) removes the leading term of the error (Richardson).
-        change = self.numerical - self.at(2 * self.numbers.eps).jacobian
-        truncated = (off <= self.size(change)) & (self._excess_over(self.numerical + change / 3) == 0)
-        return beyond.masked_fill(truncated, 0.0)
+        # third of it added to D(h) removes the leading term of the error (Richardson). Near a pole, only smaller steps
+        # show this.
+        truncated = off <= self.size(self.numerical - self.at(2 * self.numbers.eps).jacobian)
+        for step in FINER if bool((truncated & (beyond > 0)).any()) else ():
+            one, two = (self.at(times * step * self.numbers.eps).jacobian for times in (1, 2))
+            beyond[truncated & (self._excess_over(one + (one - two) / 3) == 0)] = 0.0
+        return beyond
 
     def _excess_over(self, numerical: Tensor) -> Tensor:
         """Return by how much the differences from numerical entries exceed `tolerance`."""

@@ -4,7 +4,7 @@ A numerical entry has an error E: the rounding of the values that were subtracte
 from two steps. An analytical entry that is off by d, where the tolerance allows t, is
 
     wrong             if d > t, with two exceptions: rounding alone explains d, and d <= t at a larger step with E <= t;
-                      or truncation explains d, and d <= t for the extrapolation from two steps;
+                      or truncation explains d, and d <= t for the extrapolation from two steps, also smaller ones;
     wrong below atol  if d <= t, but d is more than rtol |n| and 20 E;
     without digits    if d <= t, but d is far more than the arithmetic of its dtype and 20 E leave.
 
