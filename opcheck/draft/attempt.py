@@ -6,6 +6,7 @@ import linecache
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 from pydantic import ValidationError
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from opcheck.checks.calls import Call, copies
 from opcheck.draft.data import SampleData
@@ -138,11 +140,18 @@ class Caller:
         return self._attempt(call, lambda: self._in_a_dtype(sample))
 
     def constructed(self, construction: SampleData) -> SampleData | Refused:
-        """Return the arguments of a constructor if it accepts them. Further calls are of modules made with them."""
+        """Return the arguments of a constructor if it accepts them. Further calls are of modules made with them.
+
+        Arguments with which the constructor leaves a tensor as it was allocated are refused: its values are random.
+        """
         self.module = construction
 
         def call() -> SampleData:
-            realize_module(self._recipe({}), self.dtype, self.device, SEEDS[0], self.modules)
+            with _nan_in_new_memory():
+                made = realize_module(self._recipe({}), self.dtype, self.device, SEEDS[0], self.modules)
+            for name, tensor in made.state.items():
+                if not is_lazy(tensor) and tensor.numel() and bool(tensor.isnan().all()):
+                    raise Refused(f"the constructor gives {name} no values", RETURNED)
             return construction
 
         return self._attempt({"module": construction}, call)
@@ -217,6 +226,17 @@ class Caller:
             results.append(self._function(_sample(sample), sample, SEEDS[0])())
         first, second = results
         return len(first) != len(second) or not all(map(equal, first, second))
+
+
+@contextmanager
+def _nan_in_new_memory() -> Iterator[None]:
+    """Let torch.empty and similar functions return NaN, instead of what the memory holds."""
+    mode, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(mode, warn_only=warns)
 
 
 def _sample(data: SampleData) -> Sample:

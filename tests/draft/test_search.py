@@ -57,6 +57,26 @@ class TestConstructions:
     def test_what_cannot_be_guessed_is_not(self):
         assert list(constructions(Strange)) == []
 
+    def test_a_constructor_that_leaves_a_parameter_as_it_was_allocated_is_refused(self, monkeypatch):
+        class Transform(torch.nn.Module):
+            """The identity, if that is what is asked for."""
+
+            def __init__(self, kind):
+                super().__init__()
+                self.weight = torch.nn.Parameter(torch.empty(3, 3))
+                if kind == "identity":
+                    torch.nn.init.eye_(self.weight)
+
+            def forward(self, x):
+                return x @ self.weight
+
+        monkeypatch.setattr(modules, "Transform", Transform, raising=False)
+        monkeypatch.setattr(Transform, "__module__", "operators.modules")
+        assert "[2] } }: the constructor gives weight no values; pass" in refusal("operators.modules.Transform")
+        own = search("operators.modules.Transform", module={"args": ["identity"]}).draft()
+        assert own is not None
+        assert not torch.are_deterministic_algorithms_enabled()
+
     @pytest.mark.parametrize("annotations", [{}, {"count": int}])
     def test_a_module_may_take_numbers_only(self, monkeypatch, annotations):
         class Slopes(torch.nn.Module):
