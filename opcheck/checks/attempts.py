@@ -37,7 +37,7 @@ LARGE: tuple[NotTested, ...] = ("untold", "too large")
 """The reasons for which smaller samples are tried instead."""
 HUGE = 1e6
 """The largest absolute value of an output at which finite differences are not lost in rounding errors. Infinity and NaN
-exceed it.
+exceed it. In half precision, which is tested without finite differences, it does not matter.
 """
 MANY = 512
 """The largest number of outputs. Each output takes operations of its own, so that a thousand take seconds."""
@@ -189,9 +189,13 @@ def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
         answer = "slow"
     elif len(outputs) > MANY or sum(output.numel() for output in outputs) > room_of(sample):
         answer = "too large"
-    elif not bool((vector([outputs[index] for index in differentiable_indices(outputs)]).abs() <= HUGE).all()):
+    elif context.numbers and _is_huge([outputs[index] for index in differentiable_indices(outputs)]):
         answer = "untold"
     return Attempt(written, answer, subject, outputs)
+
+
+def _is_huge(outputs: Sequence[Tensor]) -> bool:
+    return not bool((vector(outputs).abs() <= HUGE).all())
 
 
 Twin = Callable[[Subject], Truth]
