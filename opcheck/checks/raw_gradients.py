@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import Function
+from torch.autograd.function import BackwardCFunction, Function
 
-from opcheck.derivatives.autodiff import functions_in
+from opcheck.derivatives.autodiff import functions_in, nodes_of
 from opcheck.samples.results import with_gradient
 
 
@@ -38,6 +38,11 @@ class RawGradient:
 def have_batching_rule(outputs: tuple[Tensor, ...]) -> bool:
     """Return whether a custom `torch.autograd.Function` in the graph of outputs has a vmap rule of its own."""
     return any(type(node)._forward_cls.vmap is not Function.vmap for node in functions_in(outputs))
+
+
+def have_own_backward(outputs: tuple[Tensor, ...]) -> bool:
+    """Return whether a backward pass in the graph of outputs is not torch's own, but of a function in Python or C++."""
+    return any(isinstance(node, BackwardCFunction) or "CppNode" in node.name() for node in nodes_of(outputs))
 
 
 def raw_gradients(outputs: tuple[Tensor, ...], leaves: tuple[Tensor, ...]) -> list[RawGradient]:

@@ -30,7 +30,7 @@ from opcheck.checks.looks import (
 )
 from opcheck.checks.per_sample import PerSample, implementation, verdict_by
 from opcheck.checks.plain_torch import asserted, for_vectors
-from opcheck.checks.raw_gradients import have_batching_rule
+from opcheck.checks.raw_gradients import have_batching_rule, have_own_backward
 from opcheck.checks.relations import compared
 from opcheck.checks.subject import Context, Subject
 from opcheck.checks.values import device_consistency, reference, registration
@@ -126,7 +126,7 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Attempt, Look, bool]]:
         if is_new and said.answer == "hold":
             layouts.add(layout)
         written = made.written
-        respect = _novelty(context, written, one.sample) if said.answer == "hold" else frozenset()
+        respect = _novelty(context, made, one.sample) if said.answer == "hold" else frozenset()
         is_first = respect not in respects
         if is_first and further and (again := look(made, claims=further)).answer in further:
             if look(attempt(context, written, written), claims=further).answer in further:
@@ -140,10 +140,6 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Attempt, Look, bool]]:
             if said.answer not in REFUSED:
                 yield other, square, said, False
         respects.add(respect)
-
-
-def _checks_at(made: Attempt, thorough: bool) -> Sequence[str]:
-    return BESIDES if thorough else OF_RULES if have_batching_rule(made.outputs) else ()
 
 
 def _has_strides(sample: Sample) -> bool:
@@ -223,13 +219,14 @@ def _under(context: Context, check: str) -> Context:
     return replace(context.under(check), overrides={**context.overrides, "derive": "standard"})
 
 
-def _novelty(context: Context, written: Sample, other: Sample) -> frozenset[object]:
+def _novelty(context: Context, made: Attempt, other: Sample) -> frozenset[object]:
     """Return what is new about a derived sample, as a key.
 
     That is a changed keyword with its value, several changed keywords without values, or the number of tensors if some
-    are left out; else whether a tensor takes several blocks or, with derive = "thorough", the dims of size 1 and those
-    larger than a block. It is empty if other things differ, too.
+    are left out. Else, it is the dims of size 1 and those larger than a block with derive = "thorough", and without,
+    whether a tensor takes several blocks, if a backward pass is not torch's own. Empty if other things differ, too.
     """
+    written = made.written
     before, after = (_keywords(one, context) for one in (written, other))
     changed = {key for key, value in after.items() if before.get(key, UNSET) != value}
     if len(other.tensors) != len(written.tensors):  # some tensors are left out
@@ -241,7 +238,8 @@ def _novelty(context: Context, written: Sample, other: Sample) -> frozenset[obje
     if any(updated(one, shape=None) != updated(another, shape=None) for one, another in pairs):
         return frozenset()
     if not context.is_thorough:
-        return frozenset(BLOCKS for recipe in other.tensors if recipe.numel > BLOCKS)
+        is_large = any(recipe.numel > BLOCKS for recipe in other.tensors)
+        return frozenset({BLOCKS} if is_large and have_own_backward(made.outputs) else ())
     sizes = ((k, dim, size) for k, (_, own) in enumerate(pairs) for dim, size in enumerate(own.sizes))
     return frozenset((k, dim, size > BLOCK) for k, dim, size in sizes if size == 1 or size > BLOCK)
 
