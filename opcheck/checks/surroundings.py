@@ -44,7 +44,7 @@ def surroundings_of(subject: Subject) -> dict[str, Surroundings]:
     threads = partial(_changed, torch.get_num_threads, torch.set_num_threads, torch.get_num_threads() + 1)
     surroundings = {
         "another number of threads": Surroundings(threads, "torch.set_num_threads(torch.get_num_threads() + 1)"),
-        "deterministic mode": Surroundings(_deterministic, 'torch.set_deterministic_debug_mode("warn")'),
+        "deterministic mode": Surroundings(deterministic, 'torch.set_deterministic_debug_mode("warn")'),
         "memory with other contents": Surroundings(partial(dirty, subject), DIRTY),
     }
     double = subject.output_info.dtype in (torch.float64, torch.complex128)
@@ -70,7 +70,7 @@ def autocast_on(subject: Subject) -> Surroundings | None:
 
 
 @contextmanager
-def _deterministic() -> Iterator[None]:
+def deterministic() -> Iterator[None]:
     """Enable deterministic mode, which also fills new tensors.
 
     Operators without a deterministic implementation warn. These warnings are suppressed.

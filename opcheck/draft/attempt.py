@@ -6,7 +6,6 @@ import linecache
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from opcheck.checks.calls import Call, copies
+from opcheck.checks.surroundings import deterministic
 from opcheck.draft.data import SampleData
 from opcheck.draft.draft import NO_GRAPH, Accepted, Place
 from opcheck.draft.refusal import is_refusal, needs_gpu
@@ -147,7 +147,7 @@ class Caller:
         self.module = construction
 
         def call() -> SampleData:
-            with _nan_in_new_memory():
+            with deterministic():  # torch.empty and similar functions then return NaN, not what the memory holds
                 made = realize_module(self._recipe({}), self.dtype, self.device, SEEDS[0], self.modules)
             for name, tensor in made.state.items():
                 if not is_lazy(tensor) and tensor.numel() and bool(tensor.isnan().all()):
@@ -226,17 +226,6 @@ class Caller:
             results.append(self._function(_sample(sample), sample, SEEDS[0])())
         first, second = results
         return len(first) != len(second) or not all(map(equal, first, second))
-
-
-@contextmanager
-def _nan_in_new_memory() -> Iterator[None]:
-    """Let torch.empty and similar functions return NaN, instead of what the memory holds."""
-    mode, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(mode, warn_only=warns)
 
 
 def _sample(data: SampleData) -> Sample:
