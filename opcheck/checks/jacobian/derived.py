@@ -182,10 +182,10 @@ def _further(context: Context, made: Attempt, one: Derived, checks: Mapping[str,
         if name in COMPARABLE and not COMPARABLE[name](written, one.sample):
             continue
         said_of = partial(_said_by, name, check)
-        if said_of(made) == name and said_of(attempt(context, written, written)) == "hold":
-            verdict = _confirmed(context, written, one, name, check, said_of)
-            if verdict is not None:
-                return verdict
+        if said_of(made) != name or said_of(attempt(context, written, written)) != "hold":
+            continue
+        if _verdict(context, name, check, one.sample).is_failure:  # it is not blocked
+            return _confirmed(context, written, one, name, check, said_of)
     return _of_used_module(context, one) if _is_called_otherwise(context, written, one) else None
 
 
@@ -205,13 +205,18 @@ def _confirmed(
     said_of: returns the name of the check for a call that fails.
     """
     sample, words = smallest(one, written, lambda sample: said_of(attempt(context, written, sample)), name)
-    for candidate in (sample, one.sample):  # they have the same name, so each needs its own cache
-        verdict = check.verdict(replace(_under(context, name), cache=Cache()), candidate)
+    for candidate in (sample, one.sample):
+        verdict = _verdict(context, name, check, candidate)
         if verdict.is_failure or verdict.blocked:  # blocked: another claim fails there
             root = verdict.root or verdict
             own = replace(verdict, title=root.title, blocked="", root=None)
             return at_derived(one, own, verdict.blocked or name, candidate, words if candidate is sample else ())
     return None
+
+
+def _verdict(context: Context, name: str, check: PerSample, sample: Sample) -> Verdict:
+    """Return the verdict of a check at a sample, with a cache of its own: derived samples have the same name."""
+    return check.verdict(replace(_under(context, name), cache=Cache()), sample)
 
 
 def _under(context: Context, check: str) -> Context:
