@@ -131,8 +131,9 @@ def test_a_search_narrows_the_cases_and_is_in_the_address(visit, real):
     assert any("torch.tanh[inplace]" in name for name in names)
     assert all("torch.tanh" in name and "sim" in name for name in names)
     page.get_by_role("link", name="Clear filters").click()
-    assert page.get_by_label("Search").input_value() == ""
-    page.get_by_label("Search").fill("nothing is called this")
+    search = page.get_by_label("Search")
+    page.wait_for_function("input => input.value === ''", arg=search.element_handle())  # the page follows its address
+    search.fill("nothing is called this")
     page.get_by_text("No case is left by these filters.").wait_for()
 
 
