@@ -192,6 +192,12 @@ def test_derivatives_of_the_inplace_variant_are_checked_on_a_clone(outcomes):
     assert found["torch.sin[inplace]::rev_over_rev[cpu-complex128]"].outcome == "passed"
 
 
+def test_an_inplace_variant_may_change_the_strides(verdict_of):
+    samples = "samples = [{ args = [{ shape = [3, 3] }] }]"
+    outcome = verdict_of("torch.t", "variants", keys='variants = ["inplace"]', samples=samples)
+    assert outcome.outcome == "passed", outcome.message
+
+
 def test_an_output_in_the_layout_of_onednn_is_no_obstacle(verdict_of):
     keys = 'dtypes = ["float32"]\nsupports = { forward_ad = false, out = false }\noutputs = { apply = "to_dense" }'
     samples = 'samples = [{ args = [{ shape = [2, 3], layout = "mkldnn" }, [3, 2]] }]'

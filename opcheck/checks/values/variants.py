@@ -170,12 +170,14 @@ def _into(
     subject: Subject, buffers: Tensors, beside: Tensors, call: Callable[[Tensors], Any], expected: Tensors, way: str
 ) -> Verdict:
     """Return whether a call writes the expected values into buffers, and nothing beside them. It may reject them."""
-    before = [tensor.clone() for tensor in beside]
-    held = tuple(tensor.detach() for tensor in buffers)  # `out.data = result` gives them other memory
+    around = [tensor.clone() for tensor in beside]
+    held = tuple(tensor.detach() for tensor in buffers)
     if isinstance(tried(lambda: call(buffers)), Exception):
         return HOLDS
-    verdict = _in_memory_of_its_own(subject, held, expected, way)
-    if not verdict.passed or all(map(equal, beside, before)):
+    pairs = zip(buffers, held, strict=True)  # `x.t_()` gives a buffer other strides, `out.data = result` other memory
+    got = tuple(now if share_memory(now, before) else before for now, before in pairs)
+    verdict = _in_memory_of_its_own(subject, got, expected, way)
+    if not verdict.passed or all(map(equal, beside, around)):
         return verdict
     return fails(f"variants: {way} writes beside it")
 
