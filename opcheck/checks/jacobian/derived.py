@@ -239,12 +239,15 @@ def _novelty(context: Context, made: Attempt, other: Sample) -> frozenset[object
     if changed:
         key = (*changed, render(after[next(iter(changed))])) if len(changed) == 1 else changed
         return frozenset(key if other.tensors == written.tensors else ())
+    if not context.is_thorough:
+        is_large = any(recipe.numel > BLOCKS for recipe in other.tensors)
+        if not (is_large and have_own_backward(made.outputs)):
+            return frozenset()  # first, since it is so for nearly all samples
     pairs = [*zip(written.tensors, other.tensors, strict=True)]
     if any(updated(one, shape=None) != updated(another, shape=None) for one, another in pairs):
         return frozenset()
     if not context.is_thorough:
-        is_large = any(recipe.numel > BLOCKS for recipe in other.tensors)
-        return frozenset({BLOCKS} if is_large and have_own_backward(made.outputs) else ())
+        return frozenset({BLOCKS})
     sizes = ((k, dim, size) for k, (_, own) in enumerate(pairs) for dim, size in enumerate(own.sizes))
     return frozenset((k, dim, size > BLOCK) for k, dim, size in sizes if size == 1 or size > BLOCK)
 
