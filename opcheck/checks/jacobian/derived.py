@@ -7,9 +7,8 @@ one that still fails, which is then judged like a written sample.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from opcheck.checks.attempts import Attempt, at_derived, attempt, attempts
 from opcheck.checks.behavior.context import of_a_new_module
@@ -23,21 +22,18 @@ from opcheck.checks.looks import (
     Answer,
     Look,
     depends_on_memory,
-    has_same_ranks,
-    is_alike,
     look,
     memories_of,
 )
-from opcheck.checks.per_sample import PerSample, implementation, verdict_by
+from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.plain_torch import asserted, for_vectors
 from opcheck.checks.raw_gradients import have_batching_rule, have_own_backward
 from opcheck.checks.relations import compared
 from opcheck.checks.subject import Context, Subject
-from opcheck.checks.values import device_consistency, reference, registration
+from opcheck.checks.varied import confirmed, failure_at
 from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, out_of_reach
 from opcheck.derivatives import tried
 from opcheck.planning.kinds import check_kinds
-from opcheck.samples.cache import Cache
 from opcheck.samples.derive import Derived, smallest, squared
 from opcheck.samples.derive.change import updated
 from opcheck.spec.library import Sample
@@ -48,16 +44,9 @@ from opcheck.strides import MEMORIES
 REFUSED: Sequence[Answer] = ("refused", "refused in backward")
 BLOCK, BLOCKS = 16, 512
 """A lower bound of the block sizes of most kernels, and a number of elements that takes several blocks in many."""
-ALWAYS = {
-    "reference": PerSample(partial(reference.judge, up_to_rounding=True), derivative=False),
-    "device_consistency": PerSample(device_consistency.outputs, derivative=False),
-    "registration": PerSample(partial(registration.judge, tests=registration.FAST), derivative=False),
-}
-"""The claims that are tested at derived samples unless derivatives are wrong, by check. A kernel that leaves out the
-last columns in forward and in backward has right derivatives, but wrong values. Fake tensors may have other shapes or
+ALWAYS = ("reference", "device_consistency", "registration")
+"""The checks of values that run at derived samples unless derivatives are wrong. Fake tensors may have other shapes or
 strides than real ones at some sizes and in some memory formats only."""
-COMPARABLE = {"reference": has_same_ranks, "device_consistency": has_same_ranks, "registration": is_alike}
-"""The condition on the written and the derived sample under which a check applies to the latter; default: none."""
 BESIDES = (
     "purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "variants", "buffers",
     "registration",
@@ -75,7 +64,7 @@ MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expande
 def judge(subject: Subject) -> Verdict:
     """Take a look at each derived sample. The first sample that fails is shrunk, and judged."""
     context, counts, notes = subject.context, Counter[str](), list[str]()
-    always = {name: check for name, check in ALWAYS.items() if _is_claimed(context, name)}
+    always = {name: check.there for name, check in _checks(context, ALWAYS).items()}
     for one, made, said, is_first in _looks(subject):
         checks = always | _at_first(context, made) if is_first else always
         answer = said.answer
@@ -161,7 +150,7 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
         return look(made, memories, claims).answer
 
     if answer not in PLAIN:
-        return _confirmed(context, written, one, answer, PerSample(jacobian), said_of)
+        return confirmed(context, written, one, answer, PerSample(jacobian), said_of)
     sample, words = smallest(one, written, lambda sample: said_of(attempt(context, written, sample)), answer)
     code = asserted(for_vectors(MEMORIES[bad.memory].code)) if bad else ""
     lines = [*words, f"add this sample: {sample.toml()}", said.note]
@@ -171,57 +160,21 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
 
 def _at_first(context: Context, made: Attempt) -> dict[str, PerSample]:
     """Return the checks that run besides those in `ALWAYS` at the first sample with a new feature."""
-    names = BESIDES if context.is_thorough else OF_RULES if have_batching_rule(made.outputs) else ()
+    return _checks(context, BESIDES if context.is_thorough else OF_RULES if have_batching_rule(made.outputs) else ())
+
+
+def _checks(context: Context, names: Sequence[str]) -> dict[str, PerSample]:
+    """Return those among some checks whose claims are made, and not expected to fail."""
     return {name: implementation(check_kinds()[name]) for name in names if _is_claimed(context, name)}
 
 
 def _further(context: Context, made: Attempt, one: Derived, checks: Mapping[str, PerSample]) -> Verdict | None:
     """Return the first failure of a check that passes at the written sample; None if there is none."""
-    written = made.written
     for name, check in checks.items():
-        if name in COMPARABLE and not COMPARABLE[name](written, one.sample):
-            continue
-        said_of = partial(_said_by, name, check)
-        if said_of(made) != name or said_of(attempt(context, written, written)) != "hold":
-            continue
-        if _verdict(context, name, check, one.sample).is_failure:  # it is not blocked
-            return _confirmed(context, written, one, name, check, said_of)
-    return _of_used_module(context, one) if _is_called_otherwise(context, written, one) else None
-
-
-def _said_by(name: str, check: PerSample, made: Attempt) -> str:
-    """Return the name of a check if it fails at a sample, "hold" if it does not, or why it does not run there."""
-    if made.subject is None or made.answer is not None:
-        return str(made.answer)
-    verdict = verdict_by(check.judge, replace(made.subject, context=_under(made.subject.context, name)))
-    return name if verdict.is_failure and verdict.state != "refused" else "hold"
-
-
-def _confirmed(
-    context: Context, written: Sample, one: Derived, name: str, check: PerSample, said_of: Callable[[Attempt], str]
-) -> Verdict | None:
-    """Return the verdict of a check at the smallest sample that fails; None if it fails neither there nor at `one`.
-
-    said_of: returns the name of the check for a call that fails.
-    """
-    sample, words = smallest(one, written, lambda sample: said_of(attempt(context, written, sample)), name)
-    for candidate in (sample, one.sample):
-        verdict = _verdict(context, name, check, candidate)
-        if verdict.is_failure or verdict.blocked:  # blocked: another claim fails there
-            root = verdict.root or verdict
-            own = replace(verdict, title=root.title, blocked="", root=None)
-            return at_derived(one, own, verdict.blocked or name, candidate, words if candidate is sample else ())
-    return None
-
-
-def _verdict(context: Context, name: str, check: PerSample, sample: Sample) -> Verdict:
-    """Return the verdict of a check at a sample, with a cache of its own: derived samples have the same name."""
-    return check.verdict(replace(_under(context, name), cache=Cache()), sample)
-
-
-def _under(context: Context, check: str) -> Context:
-    """Return the context under another check, without its slow tests."""
-    return replace(context.under(check), overrides={**context.overrides, "derive": "standard"})
+        failure = failure_at(context, made, one, name, check)
+        if failure is not None:
+            return failure
+    return _of_used_module(context, one) if _is_called_otherwise(context, made.written, one) else None
 
 
 def _novelty(context: Context, made: Attempt, other: Sample) -> frozenset[object]:

@@ -9,7 +9,8 @@ Samples also vary, unless derive = "none". In float32, forward also runs under a
 whole may be off by a multiple of the bound for bfloat16 (`FAR_OFF`). In half precision, samples vary in three ways.
 With all inputs but the first in float32, as parameters often are, the same bound applies, if the operator accepts such
 inputs. In samples with long sums and, in float16, with large numbers, each result as a whole may be off by a multiple
-of the bound: a kernel has to accumulate in single precision.
+of the bound: a kernel has to accumulate in single precision. If the operator accepts half precision only, samples also
+vary as those of the check `derived` do.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.attempts import SLOW, Attempt, at_derived, attempt, attempts_by
+from opcheck.checks.attempts import SLOW, Attempt, at_derived, attempt, attempts, attempts_by
 from opcheck.checks.calls import Call, push, recorded, tangents_of
 from opcheck.checks.looks import Answer
 from opcheck.checks.per_sample import PerSample
@@ -41,6 +42,7 @@ from opcheck.checks.truth import (
     perturbed,
     truth_of,
 )
+from opcheck.checks.varied import derives_alone
 from opcheck.checks.verdict import (
     EMPTY,
     HOLDS,
@@ -179,10 +181,20 @@ def _varied(subject: Subject, exact: ExactParts) -> Iterator[Verdict | Answer]:
         yield _beside_float32(others, exact)
     # One half-precision dtype is enough: a kernel accumulates in the dtype of its inputs for both, or for neither.
     is_first = subject.context.dtype is torch.bfloat16 or "bfloat16" not in subject.case.claims.backward
-    for extreme in [LONG_SUMS] * is_first + [LARGE_NUMBERS] * (subject.context.dtype is torch.float16):
-        for one, made in attempts_by(extreme.derive, subject.context, subject.sample):
-            said = _at_extreme(made, extreme)
-            yield _made_smaller(subject, one, made, said, extreme) if isinstance(said, Verdict) else said
+    extremes = [LONG_SUMS] * is_first + [LARGE_NUMBERS] * (subject.context.dtype is torch.float16)
+    variations: list[tuple[Vary, Judge]] = [(partial(attempts_by, one.derive), one.judged) for one in extremes]
+    if derives_alone(subject.context):  # `derived`, which needs a more precise dtype, has no case
+        variations.append((partial(attempts, thorough=subject.context.is_thorough), _at_other_sizes))
+    for vary, judge in variations:
+        for one, made in vary(context=subject.context, sample=subject.sample):
+            said = _at_derived(made, judge)
+            yield _made_smaller(subject, one, made, said, judge) if isinstance(said, Verdict) else said
+
+
+Vary = Callable[..., Iterator[tuple[Derived, Attempt]]]
+"""A function that yields the samples derived from `sample` in `context`, each with a call."""
+Judge = Callable[[Subject, ExactParts, Parts], Verdict | Answer]
+"""A function that compares results at a derived sample with the exact ones. Returns a failure, or an answer."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +209,20 @@ class Extreme:
     most: Callable[[float], float]
     """For a rounding unit, the largest bound, as a share of the result, with which a comparison is conclusive."""
     remedy: str
+
+    def judged(self, subject: Subject, exact: ExactParts, got: Parts) -> Verdict | Answer:
+        """Return a failure if a result is off by far too much, or is infinite, else an answer.
+
+        Each result is compared as a whole. A sum that is accumulated in the dtype of the case stops growing, and is off
+        by many times the rounding bound; the square of a large number is infinite, even if its root is what is
+        returned. If exact results are out of the range of the dtype, the answer is "untold".
+        """
+        where, most = f"in {subject.case.dtype}, {self.where}", self.most(rounding_unit(subject.context.dtype))
+        if _are_finite(got):
+            said = _as_a_whole(subject, exact, got, where, most, self.least)
+        else:
+            said = _overflow(subject, exact, got, where)
+        return replace(said, detail=f"{said.detail}\n{self.remedy}") if isinstance(said, Verdict) else said
 
 
 LONG_SUMS = Extreme(
@@ -216,13 +242,21 @@ LARGE_NUMBERS = Extreme(
 )
 
 
-def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict, extreme: Extreme) -> Verdict:
+def _at_other_sizes(subject: Subject, exact: ExactParts, got: Parts) -> Verdict | Answer:
+    """Return a failure if a result is not right up to rounding, as at a written sample, else an answer."""
+    if not _are_finite(got):
+        return _overflow(subject, exact, got, f"in {subject.case.dtype}")
+    verdict = combine(_verdicts(subject, exact, got, None))
+    return "hold" if verdict.passed else replace(verdict, realized=subject.inputs.describe())
+
+
+def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict, judge: Judge) -> Verdict:
     """Return the verdict on the smallest sample that still fails. A sample that is expected to fail is not shrunk."""
     if subject.expected:
         return at_derived(one, wrong, subject.check, one.sample, how=OF_ONE_SIGN)
 
     def said(sample: Sample) -> Verdict | Answer:
-        return _at_extreme(attempt(subject.context, made.written, sample), extreme)
+        return _at_derived(attempt(subject.context, made.written, sample), judge)
 
     def look(sample: Sample) -> str:
         answer = said(sample)
@@ -230,18 +264,15 @@ def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict,
 
     sample, words = smallest(one, made.written, look, "wrong")
     again = said(sample)
-    if isinstance(again, Verdict):
-        wrong = replace(wrong, realized=again.realized)  # the longer sum shows more clearly how much is lost
+    if isinstance(again, Verdict):  # of a sum, the longer one shows more clearly how much is lost
+        wrong = again if judge is _at_other_sizes else replace(wrong, realized=again.realized)
     return at_derived(one, wrong, subject.check, sample, words, OF_ONE_SIGN)
 
 
-def _at_extreme(made: Attempt, extreme: Extreme) -> Verdict | Answer:
-    """Return a failure if a result is off by far too much at a sample with long sums or large numbers, else an answer.
+def _at_derived(made: Attempt, judge: Judge) -> Verdict | Answer:
+    """Compare the results at a derived sample, for cotangents and tangents of one sign.
 
-    Cotangents and tangents have one sign, and each result is compared as a whole. A sum that is accumulated in the
-    dtype of the case stops growing, and is off by many times the rounding bound; the square of a large number is
-    infinite, even if its root is what is returned. If exact results are unknown, or out of the range of the dtype, the
-    answer is "untold".
+    If exact results are unknown, the answer is "untold".
     """
     if made.answer is not None:
         return made.answer
@@ -258,12 +289,7 @@ def _at_extreme(made: Attempt, extreme: Extreme) -> Verdict | Answer:
         return "slow"
     if isinstance(got, Exception) or isinstance(tried(lambda: exact.computation.right), Exception):
         return "refused in backward"
-    where, most = f"in {subject.case.dtype}, {extreme.where}", extreme.most(rounding_unit(subject.context.dtype))
-    if _are_finite(got):
-        said = _as_a_whole(subject, exact, got, where, most, extreme.least)
-    else:
-        said = _overflow(subject, exact, got, where)
-    return replace(said, detail=f"{said.detail}\n{extreme.remedy}") if isinstance(said, Verdict) else said
+    return judge(subject, exact, got)
 
 
 def _overflow(subject: Subject, exact: ExactParts, got: Parts, where: str) -> Verdict | Answer:

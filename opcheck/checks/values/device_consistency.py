@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import push, recorded, required, tangents_of
-from opcheck.checks.per_sample import PerSample, blame
+from opcheck.checks.looks import has_same_ranks
+from opcheck.checks.per_sample import blame
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, perturbed, values_of
+from opcheck.checks.varied import OfValues
 from opcheck.checks.verdict import Verdict, cannot, fails, noted, remedy
 from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import Tensors
@@ -104,4 +106,4 @@ def _strides(tensor: Tensor) -> list[int]:
     return [stride for size, stride in pairs if size > 1]
 
 
-check = PerSample(judge, derivative=False)
+check = OfValues(judge, at_derived=outputs, covers=has_same_ranks)

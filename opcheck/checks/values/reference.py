@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from opcheck.checks.per_sample import PerSample
+from opcheck.checks.looks import has_same_pattern
 from opcheck.checks.relations import agree, off_by
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import referred
+from opcheck.checks.varied import OfValues
 from opcheck.checks.verdict import HOLDS, Verdict, cannot
 from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import vector
@@ -65,4 +67,4 @@ def _to_tensor(value: Any) -> Tensor:
     return torch.from_numpy(numpy.array(value, order="C"))  # a copy, since torch warns of read-only arrays
 
 
-check = PerSample(judge, derivative=False)
+check = OfValues(judge, at_derived=partial(judge, up_to_rounding=True), covers=has_same_pattern)

@@ -1,0 +1,90 @@
+"""Derived samples where the check `derived` has no case: without a derivative, or in half precision only."""
+
+from __future__ import annotations
+
+import pytest
+
+NO_DERIVATIVE = "supports = { backward = false, forward_ad = false }"
+ONE = "samples = [{ args = [{ shape = [2, 3] }] }]"
+HALF = (
+    "dtypes = ['float16', 'bfloat16']\nreference = { target = 'torch.mul', differentiable = true }\n"
+    "samples = [{ args = [{ shape = [2, 3] }, { shape = [3] }] }]\nsupports = { forward_ad = false }"
+)
+
+
+def outcome_of(outcomes, name, check, keys, dtype, **overrides):
+    text = f'[[operator]]\nname = "operators.inference.{name}"\n{keys}\n'
+    (outcome,) = outcomes(text, checks=(check,), dtypes=(dtype,), overrides=overrides or None).values()
+    return outcome
+
+
+def sample_in(outcome):
+    return outcome.message.split("args = ")[2].splitlines()[0]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_the_values_of_an_operator_without_a_derivative_are_compared_at_derived_samples(outcomes, dtype):
+    keys = f"{NO_DERIVATIVE}\nreference = 'torch.sgn'\n{ONE}"
+    right = outcome_of(outcomes, "signs", "reference", keys, dtype)
+    assert right.outcome == "passed", right.message
+    assert right.fields["derived"]["hold"] > 5
+    wrong = outcome_of(outcomes, "signs_of_blocks", "reference", keys, dtype)
+    assert wrong.outcome == "failed"
+    assert wrong.reason == "derived: sizes 2 -> 17, 3 -> 18: reference: output 0 is not that of torch.sgn"
+    assert "a size of 4 holds where 5 fails" in wrong.message
+    assert sample_in(wrong) == "[{ shape = [1, 5] }] }"
+
+
+def test_without_derived_samples_only_written_ones_are_compared(outcomes):
+    keys = f"{NO_DERIVATIVE}\nreference = 'torch.sgn'\n{ONE}"
+    outcome = outcome_of(outcomes, "signs_of_blocks", "reference", keys, "float64", derive="none")
+    assert outcome.outcome == "passed", outcome.message
+    assert not outcome.fields.get("derived")
+
+
+def test_with_a_derivative_it_is_the_check_derived_that_compares_values(outcomes):
+    text = f'[[operator]]\nname = "operators.varied.sine_of_blocks"\nreference = "numpy.sin"\n{ONE}'
+    each = outcomes(text, checks=("reference", "derived"), dtypes=("float64",)).values()
+    assert {one.check: one.outcome for one in each} == {"reference": "passed", "derived": "failed"}
+
+
+def test_an_expected_failure_is_not_looked_for_at_derived_samples(outcomes):
+    known = "expect = [{ when = { check = 'reference' }, outcome = 'flaky', reason = 'tails' }]"
+    keys = f"{NO_DERIVATIVE}\nreference = 'torch.sgn'\n{ONE}\n{known}"
+    assert not outcome_of(outcomes, "signs_of_blocks", "reference", keys, "float64").fields.get("derived")
+
+
+@pytest.mark.parametrize("derive", ["standard", "thorough"])
+def test_an_operator_that_broadcasts_nothing_is_not_compared_where_its_reference_broadcasts(outcomes, derive):
+    samples = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3] }] }]"
+    keys = f"{NO_DERIVATIVE}\nreference = {{ target = 'torch.gt', differentiable = true }}\n{samples}"
+    outcome = outcome_of(outcomes, "is_greater", "reference", keys, "float64", derive=derive)
+    assert outcome.outcome == "passed", outcome.message
+    assert outcome.fields["derived"]["untold"] > 0
+    assert outcome.fields["derived"]["hold"] > 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_kernels_of_half_precision_only_are_tested_at_derived_samples(outcomes, dtype):
+    right = outcome_of(outcomes, "scale", "low_precision_grad", HALF, dtype)
+    assert right.outcome == "passed", right.message
+    assert right.fields["derived"]["hold"] > 5
+    tail = outcome_of(outcomes, "scale_of_blocks", "low_precision_grad", HALF, dtype)
+    assert tail.outcome == "failed"
+    assert "a size of 4 holds where 5 fails" in tail.message
+    rows = outcome_of(outcomes, "scale_of_eight_rows", "low_precision_grad", HALF, dtype)
+    assert rows.outcome == "failed"
+    assert "gradient of w" in rows.reason
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_fake_tensors_of_an_operator_without_a_derivative_are_right_at_other_sizes(outcomes, dtype):
+    keys = f"{NO_DERIVATIVE}\nregistered = true\ndtypes = ['floating', 'complex']\n{ONE}"
+    right, wrong = (
+        outcome_of(outcomes, name, "registration", keys, "float64") for name in ("rounded", "rounded_in_blocks")
+    )
+    assert right.outcome == "passed", right.message  # also under AOT dispatch, which needs no formula for backward here
+    assert right.fields["derived"]["hold"] > 5
+    assert wrong.outcome == "failed"
+    assert "registration: test_faketensor failed" in wrong.reason
+    assert sample_in(wrong) == "[{ shape = [1, 5] }] }"
