@@ -79,10 +79,12 @@ def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operat
         extra = tuple(name for name in claims.forward if name not in STANDARD)
         return tuple(name for name in (*STANDARD, *extra) if name not in absent)
     if kind.dtypes == "derivative":
-        best = _best(claims.backward) or (() if "backward" in kind.needs else _best(claims.forward))
+        best = most_precise(claims.backward) or (() if "backward" in kind.needs else most_precise(claims.forward))
         # Half precision is too coarse for finite differences. low_precision_grad tests it without them.
         return tuple(name for name in best if name not in HALF)
-    values = _best(claims.forward) + tuple(name for name in ("int64",) if name in claims.forward)
+    if kind.dtypes == "forward":
+        return claims.forward
+    values = most_precise(claims.forward) + tuple(name for name in ("int64",) if name in claims.forward)
     values = values or claims.forward[:1]
     return values[:1] if kind.dtypes == "one" else values
 
@@ -98,7 +100,7 @@ def _is_known(dtype: str, operator: Operator) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _best(claimed: tuple[str, ...]) -> tuple[str, ...]:
+def most_precise(claimed: tuple[str, ...]) -> tuple[str, ...]:
     """Return the most precise real dtype and the most precise complex dtype among those claimed."""
     kinds = (FLOATING[::-1], ("complex32", *COMPLEX)[::-1])
     return tuple(next(name for name in kind if name in claimed) for kind in kinds if set(kind) & set(claimed))

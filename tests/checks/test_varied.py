@@ -88,3 +88,14 @@ def test_fake_tensors_of_an_operator_without_a_derivative_are_right_at_other_siz
     assert wrong.outcome == "failed"
     assert "registration: test_faketensor failed" in wrong.reason
     assert sample_in(wrong) == "[{ shape = [1, 5] }] }"
+
+
+@pytest.mark.parametrize("dtypes", ["'real'", "['float16', 'bfloat16']"])
+def test_fake_tensors_are_right_in_each_dtype_of_forward(outcomes, dtypes):
+    def failed(name):
+        keys = f"{NO_DERIVATIVE}\nregistered = true\ndtypes = {dtypes}\n{ONE}"
+        text = f'[[operator]]\nname = "operators.inference.{name}"\n{keys}\n'
+        return {one.dtype for one in outcomes(text, checks=("registration",)).values() if one.outcome == "failed"}
+
+    assert not failed("rounded")
+    assert failed("rounded_to_float32") == {"float16", "bfloat16"}

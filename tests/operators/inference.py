@@ -73,3 +73,12 @@ def rounded_in_blocks(x: Tensor) -> Tensor:
 
 
 rounded_in_blocks.register_fake(lambda x: x.new_empty(*x.shape[:-1], x.shape[-1] if x.shape[-1] < 4 else 4))
+
+
+@torch.library.custom_op("opcheck_tests::rounded_to_float32", mutates_args=())
+def rounded_to_float32(x: Tensor) -> Tensor:
+    """In half precision, the result is in float32, which the fake implementation does not know."""
+    return x.to(torch.promote_types(x.dtype, torch.float32)).round()
+
+
+rounded_to_float32.register_fake(torch.empty_like)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 
@@ -11,15 +10,16 @@ from opcheck.checks.looks import is_alike
 from opcheck.checks.subject import Subject
 from opcheck.checks.varied import OfValues
 from opcheck.checks.verdict import HOLDS, Verdict, fails
+from opcheck.planning.planner import most_precise
 from opcheck.samples.arguments import REGISTERED
 from opcheck.samples.function import with_own_first
 
 FAST = ("test_schema", "test_autograd_registration", "test_faketensor")
-"""The tests that take milliseconds, for derived samples. AOT dispatch takes a third of a second."""
+"""The tests that take milliseconds. AOT dispatch takes a third of a second."""
 
 
-def judge(subject: Subject, tests: Sequence[str] = (*FAST, "test_aot_dispatch_dynamic")) -> Verdict:
-    """Run torch's own tests: schema, autograd registration, fake tensors, AOT dispatch."""
+def judge(subject: Subject, tests: Sequence[str] = FAST) -> Verdict:
+    """Run tests of `torch.library.opcheck`. Default: schema, autograd registration, fake tensors."""
     operator, path = subject.context.operator, subject.case.variant.path
     if not isinstance(operator, REGISTERED):
         hint = 'name the operator itself, such as "torch.ops.mylib.scale", not a function that calls it'
@@ -28,8 +28,9 @@ def judge(subject: Subject, tests: Sequence[str] = (*FAST, "test_aot_dispatch_dy
     if len(overloads) > 1:  # the operator is an overload packet, and not one of its overloads
         hint = f'name one of them, such as "{path}.{overloads[0]}", or write registered = false'
         return fails(f"registration: {path} has several overloads, which are tested one by one", hint)
-    # Without a formula for backward, the tests of compiled code fail for inputs that require grad.
-    inputs = subject.inputs if subject.supports.backward else subject.inputs.detached()
+    # Without a formula for backward, AOT dispatch fails for inputs that require grad.
+    has_backward = subject.supports.backward and subject.case.dtype in subject.case.claims.backward
+    inputs = subject.inputs if has_backward else subject.inputs.detached()
     args, kwargs = inputs.fill()
     if subject.function.inplace:  # autograd rejects in-place writes to a leaf
         args, kwargs = with_own_first(args, kwargs)
@@ -41,4 +42,11 @@ def judge(subject: Subject, tests: Sequence[str] = (*FAST, "test_aot_dispatch_dy
     return fails(f"registration: {', '.join(failed)} failed", detail)
 
 
-check = OfValues(judge, at_derived=partial(judge, tests=FAST), covers=is_alike)
+def _judge(subject: Subject) -> Verdict:
+    """Run the tests at a written sample, AOT dispatch only in the most precise dtypes."""
+    claimed = subject.case.claims.forward
+    precise = most_precise(claimed) or claimed[:1]
+    return judge(subject, (*FAST, "test_aot_dispatch_dynamic") if subject.case.dtype in precise else FAST)
+
+
+check = OfValues(_judge, at_derived=judge, covers=is_alike)
