@@ -82,8 +82,6 @@ def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operat
         best = most_precise(claims.backward) or (() if "backward" in kind.needs else most_precise(claims.forward))
         # Half precision is too coarse for finite differences. low_precision_grad tests it without them.
         return tuple(name for name in best if name not in HALF)
-    if kind.dtypes == "forward":
-        return claims.forward
     values = most_precise(claims.forward) + tuple(name for name in ("int64",) if name in claims.forward)
     values = values or claims.forward[:1]
     return values[:1] if kind.dtypes == "one" else values
