@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.api.plan import caller
 from opcheck.samples.arguments import REGISTERED, signature_of
 from opcheck.samples.leaves import Given
 from opcheck.samples.modules import ModuleCall, uninitialized
@@ -22,7 +23,7 @@ from opcheck.spec.document import Document, shown
 from opcheck.spec.library import Operator, Sample
 from opcheck.spec.operator import Construction, OperatorSpec
 from opcheck.spec.positions import Span
-from opcheck.spec.problems import Problem, SpecError, worded
+from opcheck.spec.problems import SpecError, worded
 from opcheck.spec.values import TupleValue
 from opcheck.spec.wording import validated
 
@@ -56,9 +57,8 @@ def operator_of(
     kwargs: dict[str, Any],
     supports: Mapping[str, Any],
     dtypes: Iterable[str | torch.dtype],
-    place: tuple[str, int],
 ) -> Operator:
-    """Return the operator for one call of `opcheck.check`, made at `place` (file and line).
+    """Return the operator for one call of `opcheck.check`.
 
     The parameters and buffers of a module are added as keyword arguments.
 
@@ -75,7 +75,7 @@ def operator_of(
     own = _own_dtype([*tensors, *state.values()])
     wanted = tuple(dict.fromkeys([own, *_names(dtypes, own)]))
     any_grad = any(tensor.requires_grad for tensor in tensors)
-    file, line = place
+    file, line = caller()
     document = Document(shown(Path(file)) if Path(file).is_file() else file, "", {})
     placed = tuple(_recipe_of(value, f"argument {index}", own, any_grad) for index, value in enumerate(args))
     named = {name: _recipe_of(value, f'argument "{name}"', own, any_grad) for name, value in kwargs.items()}
@@ -150,14 +150,11 @@ def _supports(claims: Mapping[str, Any]) -> Supports:
     if not isinstance(claims, Mapping):
         raise TypeError(f'supports is a dict such as {{"forward_ad": False}}, not {type(claims).__name__}')
 
-    def locate(place: tuple[int | str, ...], what: str, expected: str, nearest: str, key: bool) -> Problem:
-        return Problem("supports", 0, 0, what, expected, nearest)
-
     try:
-        return validated(Supports, dict(claims), locate)
+        return validated(Supports, dict(claims), Document("supports", "", {}).problem)
     except SpecError as error:
-        mistakes = (str(problem).replace(":0:0:", ":", 1) for problem in error.problems)
-        raise ValueError("\n".join(mistakes)) from None
+        mistakes = (worded(one.what, one.expected, one.nearest) for one in error.problems)
+        raise ValueError("\n".join(f"supports: {mistake}" for mistake in mistakes)) from None
 
 
 def name_of(function: Any) -> str:

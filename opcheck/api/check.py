@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from opcheck.api.called import operator_of
-from opcheck.api.plan import caller, seed_of, settings_of, several
+from opcheck.api.plan import seed_of, settings_of, several
 from opcheck.api.result import CheckError, CheckReport
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
@@ -154,11 +154,10 @@ def check(
     __tracebackhide__ = True
     options = {"supports": supports, "dtypes": dtypes, "checks": checks, "seed": seed}
     _refuse(function, [name for name, value in options.items() if value not in (None, ())])
-    place = caller()
     settings = settings_of(None)
     if isinstance(function, torch.nn.Module) and not isinstance(function, torch.jit.ScriptModule):
         function = module_call(function)
-    operator = operator_of(function, args, kwargs, {} if supports is None else supports, several(dtypes), place)
+    operator = operator_of(function, args, kwargs, {} if supports is None else supports, several(dtypes))
     chosen = Selection(checks=tuple(map(str, several(checks))), engine=settings.engine)
     number = seed_of(seed, settings)
     cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
@@ -203,9 +202,9 @@ def _planned(operator: Operator, device: DeviceProfile, selection: Selection, se
     if mistakes:
         raise ValueError("\n".join(mistakes))
     cases = plan(library, [device], selection, seed)
-    claims = operator.on(device).supports
     for name in selection.checks:
         if not any(case.check == name for case in cases):
+            claims = operator.on(device).supports
             gone = [need for need in check_kinds()[name].needs if not getattr(claims, need)]
             why = "the check does not apply to these arguments"
             if gone:

@@ -110,13 +110,13 @@ class Outcome:
     @classmethod
     def of(cls, case: Case, kind: OutcomeKind, reason: str = "", message: str = "", **fields: Any) -> Outcome:
         """Return an outcome of a case, located at its operator. The message of a bad outcome defaults to the reason."""
-        document, place = case.operator.document, case.operator.span
-        known = bool(document.text)  # empty for an operator passed in from Python
+        document = case.operator.document
+        place = case.operator.span if document.text else None  # an operator passed in from Python has no text
         message = message or (f"{case.id}: {reason}" if kind in BAD else "")
         return cls(
             case.id, case.operator.id, case.variant.kind, case.check, case.device.name, case.dtype,
             case.operator.family, kind, reason, message=message, fields=fields, seed=case.base_seed,
-            file=document.file, line=place.line * known, column=place.column * known,
+            file=document.file, line=place.line if place else 0, column=place.column if place else 0,
         )  # fmt: skip
 
     def ended(self, seconds: float, rerun: str, **fields: Any) -> Outcome:

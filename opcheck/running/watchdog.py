@@ -165,7 +165,7 @@ class Watchdog:
 
 def _kill_group(worker: int) -> None:
     """Kill the process group of a worker: the worker, and the processes that it has started. worker: its process id."""
-    if worker and hasattr(os, "killpg"):  # 0 would be the group of this process
+    if worker:  # 0 would be the group of this process
         with suppress(OSError):  # the group is empty, or the worker has no group of its own
             os.killpg(worker, signal.SIGKILL)
 
@@ -177,7 +177,7 @@ def limit_of(doing: Doing, seconds: float | None) -> float | None:
 
 def _ending(pid: int) -> str:
     """Return how a child process has ended. Does not reap the process: execnet, which started it, does."""
-    if not pid or not hasattr(os, "waitid"):  # Windows
+    if not pid or not hasattr(os, "waitid"):  # macOS, before Python 3.13
         return "the process is gone"
     deadline = time.monotonic() + PATIENCE
     status = None

@@ -26,8 +26,7 @@ class Worker:
 
         seconds: the time limit of a case. None: no limit.
         """
-        if hasattr(os, "setpgrp"):  # not on Windows
-            os.setpgrp()
+        os.setpgrp()
         self._seconds, self._abandoned = seconds, lifeline.parent / ABANDONED
         self._lifeline = os.open(lifeline, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._length = 0
