@@ -114,7 +114,10 @@ def _failed(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]
         cause = {"raised": one_line(first.cause)}
     outcome = Outcome.of(case, first.kind, first.title, message, **{"sample": first.sample, **first.fields, **cause})
     sample = next((sample for sample in case.samples if sample.name == first.sample), None)
-    return outcome if sample is None else outcome.at(sample)
+    if sample is None:
+        return outcome
+    place = sample.span
+    return replace(outcome, file=sample.document.file, line=place.line, column=place.column, toml=sample.toml())
 
 
 def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]) -> str:

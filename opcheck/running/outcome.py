@@ -14,7 +14,6 @@ from opcheck.text import class_of, message_of, shortened, well_formed
 if TYPE_CHECKING:
     from opcheck.planning.case import Case
     from opcheck.settings import Settings
-    from opcheck.spec.library import Sample
 
 OutcomeKind = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed", "inconclusive", "blocked"]
 KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
@@ -126,11 +125,6 @@ class Outcome:
         """
         message = f"{self.message}\n\nrun just this: {rerun}" if self.is_bad else self.message
         return replace(self, seconds=seconds, rerun=rerun, message=message, fields={**self.fields, **fields})
-
-    def at(self, sample: Sample) -> Outcome:
-        """Return the outcome, located at a failed sample, with the sample as TOML."""
-        place = sample.span
-        return replace(self, file=sample.document.file, line=place.line, column=place.column, toml=sample.toml())
 
 
 def rerun_of(case: Case, settings: Settings, engine: str | None = None, derive: str | None = None) -> str:

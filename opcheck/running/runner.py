@@ -27,6 +27,7 @@ from opcheck.running.outcome import Outcome
 from opcheck.running.process_state import State, applied, open_contexts, transform_is_open
 from opcheck.running.reproduction import reproduced
 from opcheck.running.session import RunSession
+from opcheck.samples.cache import Cache
 from opcheck.samples.resolve import Unresolved
 from opcheck.spec.problems import SpecError
 from opcheck.text import one_line
@@ -99,7 +100,7 @@ def _refused(case: Case, session: RunSession) -> Outcome | None:
 def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
     """Return the outcome of a case, or an error if the device no longer works after the case.
 
-    After an error, free memory, since the device may be out of memory.
+    After an error, free what torch and the session cache, since the device may be out of memory.
     """
     device = session.device(case.device)
     why = device.fault() if device.is_probed else ""
@@ -109,7 +110,8 @@ def _settled(case: Case, session: RunSession, outcome: Outcome) -> Outcome:
         message = f"{case.id}: {reason}\n\nbefore that, {outcome.message or outcome.reason or outcome.outcome}"
         return expected(case, Outcome.of(case, "error", reason, message))
     if outcome.outcome == "error":
-        session.make_room(case)
+        session.cache = Cache()
+        device.free_caches()
     return outcome
 
 

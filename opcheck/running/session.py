@@ -134,11 +134,6 @@ class RunSession:
         """Return the command that runs a case alone."""
         return rerun_of(case, self.settings, self.engine, self.overrides.get("derive"))
 
-    def make_room(self, case: Case) -> None:
-        """Free the memory that torch and the session cache on the device of a case, which may be out of memory."""
-        self.cache = Cache()
-        self.device(case.device).free_caches()
-
     @property
     def lost_to(self) -> str:
         """The id of the case that this process cannot recover from; empty if there is none."""
