@@ -44,20 +44,9 @@ const COMMON = { state: null, link: "" };
 
 /** Return a link that filters by values, and by nothing else. */
 function linkTo(view, only = {}) {
-  const empty = Object.fromEntries(Object.keys(FACETS).map((name) => [name, new Set()]));
-  for (const name of Object.keys(only)) if (FACETS[name]) only[name] = new Set([].concat(only[name]));
-  return fragmentOf({
-    ...STATE,
-    ...empty,
-    q: "",
-    operator: "",
-    reason: "",
-    sort: "",
-    case: "",
-    run: "",
-    view,
-    ...only,
-  });
+  const state = { ...parsed(""), view };
+  for (const [name, value] of Object.entries(only)) state[name] = FACETS[name] ? new Set([].concat(value)) : value;
+  return fragmentOf(state);
 }
 
 /** Go to a fragment. `replace`: without a step for Back. */

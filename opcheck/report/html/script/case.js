@@ -92,15 +92,8 @@ function worstEntries({ worst }) {
       el("td.right", {}, shown(Number(analytical) - Number(numerical), 4)),
     ),
   );
-  const names = ["Entry", "Analytical", "Numerical", "Difference"].map((name, k) =>
-    el("th", { scope: "col", className: k ? "right" : "" }, name),
-  );
-  return el(
-    "section",
-    {},
-    el("h3", {}, "Worst entries"),
-    scrolling("Worst entries", el("table.plain", {}, el("thead", {}, el("tr", {}, names)), el("tbody", {}, rows))),
-  );
+  const names = ["Entry", "Analytical", "Numerical", "Difference"].map((name, k) => [name, k ? "right" : ""]);
+  return el("section", {}, el("h3", {}, "Worst entries"), table("Worst entries", "", names, rows));
 }
 
 function sample(index, { toml, sample: name }) {
@@ -167,27 +160,17 @@ function elsewhere(index) {
     "section",
     {},
     el("h3", {}, "The same claim elsewhere"),
-    el(
-      "ul.elsewhere",
-      {},
-      others.map((other) => {
-        const where = [
-          textOf("device", other),
-          textOf("dtype", other),
-          ...(TORCHES.length > 1 ? [`torch ${torchOf(other)}`] : []),
-        ].join(" ");
-        return el(
-          "li",
-          {},
-          el(
-            "a",
-            { href: linkToCase(other), "aria-current": other === index ? "true" : null },
-            badge(outcomeOf(other), false),
-            el("span", {}, where),
-            el("span.muted", {}, outcomeOf(other).name),
-          ),
-        );
-      }),
+    bullets(
+      "elsewhere",
+      others.map((other) =>
+        el(
+          "a",
+          { href: linkToCase(other), "aria-current": other === index ? "true" : null },
+          badge(outcomeOf(other), false),
+          el("span", {}, `${textOf("device", other)} ${textOf("dtype", other)}${andTorch(torchOf(other))}`),
+          el("span.muted", {}, outcomeOf(other).name),
+        ),
+      ),
     ),
   );
 }

@@ -42,7 +42,7 @@ function drawList(rows) {
     list.replaceChildren();
   }
   const above = -list.getBoundingClientRect().top;
-  const first = Math.min(Math.max(0, Math.floor(above / height) - 10), Math.max(0, cases.length - 1));
+  const first = clamped(Math.floor(above / height) - 10, 0, Math.max(0, cases.length - 1));
   const last = Math.min(cases.length, first + Math.ceil(innerHeight / height) + 20);
   if (first === rows.shown[0] && last === rows.shown[1]) return;
   const kept = new Map([...list.children].map((node) => [Number(node.dataset.place), node]));
@@ -60,7 +60,7 @@ function drawList(rows) {
 function caseRow(rows, place) {
   const index = rows.cases[place];
   const outcome = outcomeOf(index);
-  const where = `${textOf("device", index)} ${textOf("dtype", index)}${TORCHES.length > 1 ? ` · torch ${torchOf(index)}` : ""}`;
+  const where = `${textOf("device", index)} ${textOf("dtype", index)}${andTorch(torchOf(index), " · ")}`;
   const row = el(
     "li",
     { "data-place": place, "aria-posinset": place + 1, "aria-setsize": rows.cases.length },
@@ -82,7 +82,7 @@ function caseRow(rows, place) {
 }
 
 function setListStop(rows) {
-  const place = Math.min(Math.max(rows.at, rows.shown[0]), rows.shown[1] - 1);
+  const place = clamped(rows.at, rows.shown[0], rows.shown[1] - 1);
   for (const node of rows.list.children) node.firstChild.tabIndex = Number(node.dataset.place) === place ? 0 : -1;
 }
 
@@ -90,9 +90,9 @@ function moveInList(event, rows) {
   const own = Number(event.target.closest("li")?.dataset.place ?? rows.at);
   const last = rows.cases.length - 1;
   const places = { ArrowUp: own - 1, ArrowDown: own + 1, PageUp: own - 12, PageDown: own + 12, Home: 0, End: last };
-  if (!(event.key in places) || event.altKey || event.ctrlKey || event.metaKey) return;
+  if (!(event.key in places) || isModified(event)) return;
   event.preventDefault();
-  focusRow(rows, Math.min(Math.max(places[event.key], 0), last));
+  focusRow(rows, clamped(places[event.key], 0, last));
 }
 
 function focusRow(rows, place) {

@@ -11,10 +11,6 @@ function isDark() {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** Return the numbers of a matrix. What is not finite comes as text. */
-const numbers = (matrix) =>
-  matrix.map((row) => row.map((value) => (value === "inf" ? Infinity : value === "-inf" ? -Infinity : Number(value))));
-
 /** Return the scale for some matrices: from a number to -1..1, linear or by its logarithm. */
 function scaleOf(matrices, logarithmic) {
   let most = 0;

@@ -37,6 +37,8 @@ const FACETS = {
 const textOf = (name, index) => TABLES[name][COLUMNS[name][index]];
 const outcomeOf = (index) => OUTCOMES[COLUMN_OF_OUTCOMES[index]];
 const torchOf = (index) => TORCHES[COLUMN_OF_TORCH[index]];
+/** Return the version of torch after other words, where a report has several. */
+const andTorch = (version, between = " ") => (TORCHES.length > 1 ? `${between}torch ${version}` : "");
 const secondsOf = (index) => COLUMNS.microseconds[index] / 1e6;
 const detailsOf = (index) => DATA.details[index] ?? {};
 const isBad = (index) => COLUMN_OF_OUTCOMES[index] < BAD;

@@ -56,9 +56,12 @@ function time(seconds) {
   return `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
 }
 
-/** Return a number of a Jacobian as text. What is not finite comes as text. */
+/** Return a number of a Jacobian. What is not finite comes as text, as Python writes it. */
+const numberOf = (value) => Number(String(value).replace("inf", "Infinity"));
+
+/** Return a number of a Jacobian as text. */
 function shown(value, digits = 8) {
-  const number = Number(value === "inf" ? Infinity : value === "-inf" ? -Infinity : value);
+  const number = numberOf(value);
   if (Number.isNaN(number)) return "NaN";
   if (!Number.isFinite(number)) return number > 0 ? "∞" : "−∞";
   const size = Math.abs(number);
@@ -66,6 +69,17 @@ function shown(value, digits = 8) {
   const text = size !== 0 && (size < 1e-4 || size >= 1e7) ? short.toExponential() : String(short);
   return text.replaceAll("-", "−").replace("e+", "e");
 }
+
+/** Return a list of texts or nodes, as an element of a class. */
+const bullets = (kind, items) =>
+  el(
+    `ul.${kind}`,
+    {},
+    items.map((item) => el("li", {}, item)),
+  );
+
+const clamped = (value, least, most) => Math.min(Math.max(value, least), most);
+const isModified = (event) => event.altKey || event.ctrlKey || event.metaKey;
 
 /** Return a button that copies a text. */
 function copyButton(text, what) {

@@ -2,8 +2,8 @@
 
 /** Return the pictures of a comparison, with their legend, what the cursor is at, and the numbers as a table. */
 function jacobianPictures(data, number) {
-  const numerical = numbers(data.numerical);
-  const analytical = numbers(data.analytical);
+  const numbers = (matrix) => matrix.map((row) => row.map(numberOf));
+  const [numerical, analytical] = [numbers(data.numerical), numbers(data.analytical)];
   const difference = analytical.map((row, i) => row.map((value, j) => value - (numerical[i]?.[j] ?? NaN)));
   const matrices = [
     ["Analytical", analytical],
@@ -179,10 +179,10 @@ function moveInJacobian(event, view) {
     PageUp: [0, j],
     PageDown: [rows - 1, j],
   };
-  if (event.altKey || event.ctrlKey || event.metaKey) return;
+  if (isModified(event)) return;
   if (places[event.key]) {
     const [y, x] = places[event.key];
-    moveTo(view, [Math.min(Math.max(y, 0), rows - 1), Math.min(Math.max(x, 0), columns - 1)]);
+    moveTo(view, [clamped(y, 0, rows - 1), clamped(x, 0, columns - 1)]);
   } else if (event.key === "n" || event.key === "N") toWrong(view, 1);
   else if (event.key === "p" || event.key === "P") toWrong(view, -1);
   else return;

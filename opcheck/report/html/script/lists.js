@@ -47,28 +47,30 @@ function showSlowest(root, { cases }, most = 50) {
     ["Cases", "right"],
     ["Slowest case", ""],
   ];
-  root.append(
-    scrolling(
-      "Slowest operators",
-      el(
-        "table.plain.slowest",
-        {},
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            names.map(([name, side]) => el("th", { scope: "col", className: side }, name)),
-          ),
-        ),
-        el("tbody", {}, rows),
-      ),
-    ),
-  );
+  root.append(table("Slowest operators", ".slowest", names, rows));
   if (found.length > most) root.append(el("p.muted", {}, `and ${count(found.length - most)} faster ones`));
   return undefined;
 }
+
+/** Return a table, which scrolls. names: pairs of a heading and its class. */
+const table = (name, kind, names, rows) =>
+  scrolling(
+    name,
+    el(
+      `table.plain${kind}`,
+      {},
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          names.map(([title, side]) => el("th", { scope: "col", className: side }, title)),
+        ),
+      ),
+      el("tbody", {}, rows),
+    ),
+  );
 
 /** Return something wide in a box of its own, which scrolls instead of the page. */
 const scrolling = (name, ...children) =>
@@ -83,59 +85,33 @@ function showUntested(root, { cases }) {
   const leftCases = left.reduce((sum, rule) => sum + rule.cases, 0);
   root.append(heading("Not run", `${plural(skipped.length, "case")} skipped, ${count(leftCases)} left out`));
   if (DATA.gaps.length) {
-    root.append(
-      el("h3", {}, "Runs that are not whole"),
-      el(
-        "ul.reasons",
-        {},
-        DATA.gaps.map((line) => el("li", {}, line)),
-      ),
-    );
+    root.append(el("h3", {}, "Runs that are not whole"), bullets("reasons", DATA.gaps));
   }
+  const rules = left.map((rule) => {
+    const where = `${rule.device}${RUNS.length > 1 ? `, run ${rule.run + 1}` : ""}`;
+    return [el("p", {}, linked(rule.reason)), el("p.muted", {}, `${plural(rule.cases, "case")} on ${where}`)];
+  });
   root.append(
     el("h3", {}, "Skipped, by reason"),
-    skipped.length ? reasons(skipped, "skipped") : el("p.muted", {}, "No case was skipped."),
-  );
-  root.append(el("h3", {}, "Left out by rules of device profiles and specs"));
-  root.append(
-    left.length
-      ? el(
-          "ul.reasons",
-          {},
-          left.map((rule) =>
-            el(
-              "li",
-              {},
-              el("p", {}, linked(rule.reason)),
-              el(
-                "p.muted",
-                {},
-                `${plural(rule.cases, "case")} on ${rule.device}${RUNS.length > 1 ? `, run ${rule.run + 1}` : ""}`,
-              ),
-            ),
-          ),
-        )
-      : el("p.muted", {}, "Nothing was left out."),
+    reasons(skipped, "skipped", "No case was skipped."),
+    el("h3", {}, "Left out by rules of device profiles and specs"),
+    rules.length ? bullets("reasons", rules) : el("p.muted", {}, "Nothing was left out."),
   );
 }
 
-/** Return cases by reason, the most frequent one first. */
-function reasons(cases, outcome) {
+/** Return cases by reason, the most frequent one first. none: what to say if there are no cases. */
+function reasons(cases, outcome, none) {
+  if (!cases.length) return el("p.muted", {}, none);
   const found = [...grouped(cases, (index) => COLUMNS.reason[index])].sort(([, a], [, b]) => b.length - a.length);
-  return el(
-    "ul.reasons",
-    {},
+  return bullets(
+    "reasons",
     found.map(([reason, own]) => {
       const operators = new Set(own.map((index) => textOf("operator", index)));
       const some =
         [...operators].slice(0, 4).join(", ") + (operators.size > 4 ? ` and ${operators.size - 4} more` : "");
-      const places = new Set(
-        own.map((index) => `${textOf("device", index)}${TORCHES.length > 1 ? ` torch ${torchOf(index)}` : ""}`),
-      );
+      const places = new Set(own.map((index) => textOf("device", index) + andTorch(torchOf(index))));
       const href = link({ view: "cases", outcome: new Set([outcome]), reason: TABLES.reason[reason] });
-      return el(
-        "li",
-        {},
+      return [
         el("p", {}, linked(TABLES.reason[reason] || "no reason given")),
         el(
           "p.muted",
@@ -147,7 +123,7 @@ function reasons(cases, outcome) {
           ),
           ` on ${[...places].join(", ")} · ${some}`,
         ),
-      );
+      ];
     }),
   );
 }
@@ -157,8 +133,10 @@ function showFindings(root, { cases }) {
   const known = cases.filter((index) => outcomeOf(index).name === "xfailed");
   const mended = cases.filter((index) => outcomeOf(index).name === "xpassed");
   root.append(heading("Findings", `${plural(known.length, "known failure")}, ${count(mended.length)} mended`));
-  root.append(el("h3", {}, "Mended: expected to fail, and holds"));
-  root.append(mended.length ? reasons(mended, "xpassed") : el("p.muted", {}, "No expectation is out of date."));
-  root.append(el("h3", {}, "Known failures"));
-  root.append(known.length ? reasons(known, "xfailed") : el("p.muted", {}, "No failure was expected."));
+  root.append(
+    el("h3", {}, "Mended: expected to fail, and holds"),
+    reasons(mended, "xpassed", "No expectation is out of date."),
+    el("h3", {}, "Known failures"),
+    reasons(known, "xfailed", "No failure was expected."),
+  );
 }

@@ -110,7 +110,7 @@ showTheme();
 // keys
 
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (event.key !== "/" || isModified(event)) return;
   if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || byId("filters").hidden) return;
   event.preventDefault();
   BAR.search.focus();

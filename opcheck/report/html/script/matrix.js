@@ -209,7 +209,7 @@ function cellOf(row, k, column) {
   const name = nameOf(row);
   const outcome = OUTCOMES[found.worst];
   const alike = found.cases.filter((index) => COLUMN_OF_OUTCOMES[index] === found.worst).length;
-  const where = `${column.device} ${column.dtype}${TORCHES.length > 1 ? ` torch ${column.torch}` : ""}`;
+  const where = `${column.device} ${column.dtype}${andTorch(column.torch)}`;
   const share = found.cases.length > 1 ? `, ${alike} of ${found.cases.length} cases` : "";
   const said = `${name}, ${column.check}, ${where}: ${outcome.name}${share}`;
   const cell = el(
@@ -255,11 +255,11 @@ function setTabStop(grid) {
 function moveInMatrix(event, grid) {
   const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   const jumps = { PageUp: [-15, 0], PageDown: [15, 0], Home: [0, -grid.columns.length], End: [0, grid.columns.length] };
-  if (event.altKey || event.metaKey || event.ctrlKey || !(steps[event.key] || jumps[event.key])) return;
+  if (isModified(event) || !(steps[event.key] || jumps[event.key])) return;
   event.preventDefault();
   const last = [grid.rows.length - 1, grid.columns.length - 1];
   const [dy, dx] = steps[event.key] ?? jumps[event.key];
-  let [y, x] = [grid.at[0] + dy, grid.at[1] + dx].map((value, k) => Math.min(Math.max(value, 0), last[k]));
+  let [y, x] = [grid.at[0] + dy, grid.at[1] + dx].map((value, k) => clamped(value, 0, last[k]));
   const [sy, sx] = jumps[event.key] ? [-Math.sign(dy), -Math.sign(dx)] : [dy, dx];
   while (grid.rows[y] && grid.columns[x] && !grid.rows[y].cells.has(grid.columns[x].key)) [y, x] = [y + sy, x + sx];
   if (grid.rows[y] && grid.columns[x]) focusCell(grid, y, x);
