@@ -67,16 +67,6 @@ def run(cases: Iterable[Case], *, project: str | Path | None = None) -> list[Out
     return [run_case(case, session) for case in chosen]
 
 
-class CheckSession(RunSession):
-    """The session of one call of `check`."""
-
-    def rerun(self, case: Case) -> str:
-        """Return the call of `opcheck.check` that runs a case alone."""
-        seed = f", seed={case.base_seed}" if case.base_seed else ""
-        name = "function" if case.operator.id.endswith("<lambda>") else case.operator.id
-        return f'opcheck.check({name}, ..., checks="{case.check}"{seed})'
-
-
 def check(
     function: Callable[..., Any],
     /,
@@ -163,7 +153,7 @@ def check(
     cases = _planned(operator, _device((args, kwargs), settings), chosen, number)
     if any(action == "error" for action, *_ in warnings.filters):
         preload_lazy_imports()  # else a warning raised as an error could interrupt these imports
-    session = CheckSession(settings)
+    session = RunSession(settings)
     session.callables[operator.id] = function
     outcomes, causes = [], []
     try:

@@ -131,7 +131,11 @@ class RunSession:
         )  # fmt: skip
 
     def rerun(self, case: Case) -> str:
-        """Return the command that runs a case alone."""
+        """Return the command that runs a case alone, or the call of `opcheck.check` if the operator is from Python."""
+        if case.operator.id in self.callables:
+            name = "function" if case.operator.id.endswith("<lambda>") else case.operator.id
+            seed = f", seed={case.base_seed}" if case.base_seed else ""
+            return f'opcheck.check({name}, ..., checks="{case.check}"{seed})'
         return rerun_of(case, self.settings, self.engine, self.overrides.get("derive"))
 
     @property
