@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from opcheck.spec.dtypes import GROUPS, expand, known
-from opcheck.spec.model import Frozen, Model, matching, refuse
+from opcheck.spec.model import Frozen, Model, Positive, matching, refuse
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Mistake, listing, nearest, unknown
 
@@ -43,7 +43,6 @@ OneOrMore = Annotated[Several[str], BeforeValidator(_listed)]
 """A string, or an array of strings."""
 TorchVersion = Annotated[str, AfterValidator(_version)]
 PythonVersion = Annotated[str, matching(r"3\.[0-9]{1,2}t?", "is not a version of Python", 'a version such as "3.12"')]
-Count = Annotated[int, Field(ge=1)]
 Job = dict[str, Any]
 """A job, with the keys id, name, device, torch, python, dtype, shard and runner."""
 Combination = tuple[str, str, str, str]
@@ -95,7 +94,7 @@ class Matrix(Model):
     dtypes: Several[OneOrMore] = Field(
         default=((),), description="groups of dtypes, each a name or an array of names; default: all in one"
     )
-    shards: Count | dict[str, Count] = Field(
+    shards: Positive | dict[str, Positive] = Field(
         default=1, description="number of shards per combination, or a table from device to number"
     )
     exclude: Frozen[Exclusion] = Field(default=(), description="combinations to leave out")

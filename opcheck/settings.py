@@ -16,7 +16,7 @@ from opcheck.spec.device_profile import DeviceProfile, profiles
 from opcheck.spec.document import PROJECT, Document, read_bytes, shown
 from opcheck.spec.limits import Limits
 from opcheck.spec.load import builtin_folder
-from opcheck.spec.model import Frozen, Located
+from opcheck.spec.model import Count, Frozen, Located, Positive
 from opcheck.spec.positions import Path as KeyPath
 from opcheck.spec.problems import Problem, SpecError, nearest
 from opcheck.spec.wording import validated
@@ -45,24 +45,22 @@ class Settings(Located):
         default=(), description="folders of device profiles, besides those that installed packages bring"
     )
     plugins: Frozen[str] = Field(default=(), description="modules that register checks, imported before planning")
-    seed: Annotated[int, Field(ge=0)] = Field(0, description="seed of the sample values")
-    max_elements: Annotated[int, Field(ge=1)] = Field(
-        Limits.max_elements, description="most elements of one tensor of a sample"
-    )
-    max_outputs: Annotated[int, Field(ge=1)] = Field(65536, description="most elements of all outputs of a sample")
-    max_samples: Annotated[int, Field(ge=1)] = Field(Limits.max_samples, description="most samples of one operator")
+    seed: Count = Field(0, description="seed of the sample values")
+    max_elements: Positive = Field(Limits.max_elements, description="most elements of one tensor of a sample")
+    max_outputs: Positive = Field(65536, description="most elements of all outputs of a sample")
+    max_samples: Positive = Field(Limits.max_samples, description="most samples of one operator")
     engine: Literal["batched", "torch"] = Field(default="batched", description="what computes the derivative evidence")
     jacobian: Jacobian = Field(
         default="auto", description="whole Jacobians, random projections, or what size and structure allow"
     )
-    batch_memory: Annotated[int, Field(ge=1)] = Field(
+    batch_memory: Positive = Field(
         256, description="MiB that a batch of evaluations, or a Jacobian wanted in full, may take"
     )
     derive: Derive = Field(default="standard", description="how many samples to derive from each written one")
     timeout: Annotated[float, Field(gt=0, le=LONGEST)] | None = Field(
         default=None, description="seconds that a case may take"
     )
-    memory: Annotated[int, Field(ge=1)] | None = Field(
+    memory: Positive | None = Field(
         default=None, description="MiB that the process of a case may take in `opcheck run`"
     )
     matrix: Matrix | None = Field(default=None, description="the jobs of a CI service, as `opcheck matrix` prints them")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -33,6 +34,7 @@ from opcheck.spec.claims import (
     When,
 )
 from opcheck.spec.device_profile import DeviceProfile, Hint
+from opcheck.spec.load import Catalogue
 from opcheck.spec.operator import Construction, Init, OperatorSpec, PerTorch, SampleSpec, TemplateUse
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
@@ -124,10 +126,10 @@ def groups() -> str:
 def template_table() -> str:
     """Return a table of the shipped templates and their parameters."""
     rows = ["| template | what for | parameters |", "|---|---|---|"]
-    for name in templates.builtin_names():
-        template = templates.builtin(name)
+    for file in chain(*templates.builtin().values()):
+        template = Catalogue().template(file)
         parameters = ", ".join(f"`{parameter}`" for parameter in template.parameters)
-        rows.append(f"| `{name}` | {_cell(template.file.template.about)} | {parameters} |")
+        rows.append(f"| `{template.name}` | {_cell(template.file.template.about)} | {parameters} |")
     return "\n".join(rows)
 
 

@@ -49,8 +49,8 @@ def unmatched(device: DeviceProfile, library: Library) -> Iterator[Problem]:
             and any(is_about(expect, sample.name) for sample in operator.samples)
         )
         if not _matches_a_case(expect.when, concerned, [device]):
-            what, expected = "this expectation matches no case on the device", "one of `opcheck list --device {}`"
-            yield expect.problem(("when",), what, expected.format(device.name), _meant(expect.when.operators, ids))
+            what, meant = "this expectation matches no case on the device", _meant(expect.when.listed("operator"), ids)
+            yield expect.problem(("when",), what, f"one of `opcheck list --device {device.name}`", meant)
     for index, pattern in enumerate(device.written.deny):
         if not any(is_named(operator, [pattern]) for operator in library):
             what = f'"{pattern}" matches no operator: nothing is denied by it'
@@ -121,8 +121,7 @@ def _of_expectation(expect: Expect, operators: list[Operator], devices: list[Dev
 
 
 def _matches_a_case(when: When, operators: Iterable[Operator], devices: list[DeviceProfile]) -> bool:
-    checks = (when.check,) if isinstance(when.check, str) else when.check or ()
-    return any(case.meets(when) for case in _planned(operators, devices, checks))
+    return any(case.meets(when) for case in _planned(operators, devices, when.listed("check")))
 
 
 def _planned(
@@ -148,12 +147,9 @@ def _choices(devices: Iterable[DeviceProfile], variants: Iterable[str]) -> dict[
 
 def _unknown_names(expect: Expect, choices: Mapping[str, Collection[str]]) -> Iterator[Problem]:
     for key, known in choices.items():
-        wanted = getattr(expect.when, key)
-        listed = isinstance(wanted, tuple)
-        for index, name in enumerate(wanted if listed else (wanted,)):
-            if name is not None and name.removeprefix("-" if key == "device" else "") not in known:
-                place: Path = ("when", key, index) if listed else ("when", key)
-                yield expect.problem(place, *unknown(key, name, known, 30))
+        for index, name in enumerate(expect.when.listed(key)):
+            if name.removeprefix("-" if key == "device" else "") not in known:
+                yield expect.problem(("when", key, index), *unknown(key, name, known, 30))
 
 
 def _unknown_overrides(tolerance: Tolerances, path: Path) -> Iterator[Mistake]:

@@ -31,7 +31,7 @@ def expectations_of(operator: Operator, device: DeviceProfile, wanted: Selection
 
 def is_for_operator(when: DeviceWhen, operator: Operator) -> bool:
     """Return whether a condition of a profile covers an operator."""
-    return not when.operators or is_named(operator, when.operators)
+    return not when.operator or is_named(operator, when.listed("operator"))
 
 
 def is_about(expect: Expect, sample: str | None) -> bool:

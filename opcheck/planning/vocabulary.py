@@ -9,7 +9,7 @@ from opcheck.settings import Settings
 from opcheck.spec.checks import BUILTIN
 from opcheck.spec.load import Catalogue
 from opcheck.spec.schema import Vocabulary
-from opcheck.spec.templates import builtin, builtin_names
+from opcheck.spec.templates import builtin
 
 
 def vocabulary(project: Settings | None = None) -> Vocabulary:
@@ -24,13 +24,13 @@ def vocabulary(project: Settings | None = None) -> Vocabulary:
         load_plugins(settings)
     catalogue = Catalogue()
     folders = [path for path in project.spec_paths() if os.path.isdir(path)] if project is not None else []
-    files = [file for folder in folders for named in catalogue.templates(folder).values() for file in named]
-    own = [catalogue.template(file) for file in dict.fromkeys(files)]
-    replaced = {template.name for template in own}
+    own = [file for folder in folders for named in catalogue.templates(folder).values() for file in named]
+    replaced = {file.stem for file in own}
+    shipped = [file for name, files in builtin().items() if name not in replaced for file in files]
     return Vocabulary(
         checks={kind.name: kind.claim for kind in (BUILTIN if project is None else check_kinds().values())},
         devices={name: profile.about for name, profile in settings.profiles.items()},
-        templates=(*own, *(builtin(name) for name in builtin_names() if name not in replaced)),
+        templates=tuple(map(catalogue.template, dict.fromkeys([*own, *shipped]))),
         complete=project is not None,
         dtypes=settings.dtypes,
     )

@@ -276,11 +276,15 @@ class When(Model):
     def matches(self, **values: str) -> bool:
         """Return whether values, given by key, meet the conditions on these keys. `torch` cannot be given."""
         for key, value in values.items():
-            wanted = getattr(self, key)
-            listed = (wanted,) if isinstance(wanted, str) else wanted
-            if listed is not None and not _includes(names.expand(listed) if key == "dtype" else listed, value):
+            listed = names.expand(self.listed(key)) if key == "dtype" else self.listed(key)
+            if getattr(self, key) is not None and not _includes(listed, value):
                 return False
         return True
+
+    def listed(self, key: str) -> tuple[str, ...]:
+        """Return the values of a key; an empty tuple if it is missing."""
+        wanted = getattr(self, key)
+        return (wanted,) if isinstance(wanted, str) else wanted or ()
 
 
 def _includes(listed: Sequence[str], name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Iterable
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -13,7 +12,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Tolerances, When
-from opcheck.spec.document import Document, merge, shown
+from opcheck.spec.document import Document, merge
 from opcheck.spec.dtypes import KNOWN, expand
 from opcheck.spec.model import DeviceName, Dotted, DtypeEntries, Frozen, Located, MarkName, Model, NewDtype, refuse
 from opcheck.spec.positions import Path as KeyPath
@@ -37,11 +36,6 @@ class DeviceWhen(When):
     """The cases that an expectation of a profile applies to. Each key is a value or a list of values."""
 
     operator: str | Frozen[str] | None = Field(default=None, description="ids, names or glob patterns of operators")
-
-    @property
-    def operators(self) -> tuple[str, ...]:
-        """The patterns of operators; empty if the condition applies to all operators."""
-        return (self.operator,) if isinstance(self.operator, str) else self.operator or ()
 
 
 class DeviceExpect(Expect):
@@ -192,14 +186,8 @@ def read_installed() -> tuple[list[DeviceProfile], list[Problem]]:
 def _read(folders: Iterable[Path], files: Iterable[Path] = ()) -> tuple[list[DeviceProfile], list[Problem]]:
     """Return the profiles in folders and files, and the mistakes in them."""
     problems: list[Problem] = []
-    paths: list[Path] = []
-    for folder in folders:
-        if os.path.isdir(folder):
-            paths += sorted(folder.glob("*.toml"))
-        else:
-            problems.append(Problem(shown(folder), 1, 1, "no such folder", "a folder of device profiles"))
     written: list[DeviceProfile] = []
-    for path in (*paths, *files):
+    for path in (*(path for folder in folders for path in sorted(folder.glob("*.toml"))), *files):
         try:
             written.append(read_profile(path))
         except SpecError as error:

@@ -15,9 +15,9 @@ from opcheck.spec.entry import Entry
 from opcheck.spec.expand import Expansion, FindTemplate
 from opcheck.spec.library import Library, Operator, Sample
 from opcheck.spec.limits import Limits
-from opcheck.spec.operator import OperatorSpec, SpecOutline
+from opcheck.spec.operator import OperatorSpec, SpecFile
 from opcheck.spec.problems import Problem, SpecError, nearest
-from opcheck.spec.templates import Template, builtin, builtin_names
+from opcheck.spec.templates import Template, builtin
 from opcheck.spec.wording import explain, validated
 from opcheck.text import digest
 
@@ -176,21 +176,20 @@ class Loader:
 
     def _template(self, templates: dict[str, list[Path]], name: str) -> Template | list[str]:
         """Return a template, or the known names if there is none. Raises SpecError if it is invalid."""
-        if name in templates:
-            first, *others = templates[name]
-            if others:
-                what = f'template "{name}" is described twice; first in {shown(first)}'
-                documents = map(self.catalogue.document, others)
-                raise SpecError(one.problem(("template",), what, "another file name", key=True) for one in documents)
-            return self.catalogue.template(first)
-        if name in builtin_names():
-            return builtin(name)
-        return sorted({*templates, *builtin_names()})
+        known = builtin() | templates
+        if name not in known:
+            return sorted(known)
+        first, *others = known[name]
+        if others:
+            what = f'template "{name}" is described twice; first in {shown(first)}'
+            documents = map(self.catalogue.document, others)
+            raise SpecError(one.problem(("template",), what, "another file name", key=True) for one in documents)
+        return self.catalogue.template(first)
 
     def _add_file(self, document: Document, family: str, find: FindTemplate) -> None:
         sound = True
         try:  # If all operators override a wrong default, only this finds it.
-            validated(SpecOutline, document.data, document.problem)
+            validated(SpecFile, document.data, document.problem)
         except SpecError as error:
             self.problems += error.problems
             sound = False

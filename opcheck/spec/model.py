@@ -17,6 +17,7 @@ T = TypeVar("T")
 Frozen = Annotated[tuple[T, ...], Field(strict=False)]
 """A TOML array, stored as a tuple."""
 Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 

@@ -350,26 +350,23 @@ class OperatorSpec(Claims):
         return self.callable_path.startswith("torch.ops.") if self.registered is None else self.registered
 
 
-class SpecFile(Model):
-    """A whole spec file. The JSON Schema is generated from this model."""
-
-    defaults: Defaults = Field(
-        default=Defaults.model_construct(), description="defaults for every operator of the file"
-    )
-    operator: list[OperatorSpec] = Field(min_length=1, description="the operators and what they claim")
-
-
 def _array_of_tables(written: Any) -> Any:
     if isinstance(written, dict):
         raise refuse("operator is not an array of tables", "[[operator]], in double brackets")
     return written
 
 
-class SpecOutline(SpecFile):
-    """A spec file without validation of its operators. Each is validated separately, merged over the defaults."""
+Operators = Annotated[list[OperatorSpec], Field(min_length=1)]
 
-    operator: Annotated[list[dict[str, Any]], BeforeValidator(_array_of_tables)] = Field(  # type: ignore[assignment]
-        min_length=1, description="at least one [[operator]]"
+
+class SpecFile(Model):
+    """A whole spec file. Its operators are validated one by one, merged over the defaults."""
+
+    defaults: Defaults = Field(
+        default=Defaults.model_construct(), description="defaults for every operator of the file"
+    )
+    operator: Annotated[list[dict[str, Any]], BeforeValidator(_array_of_tables, json_schema_input_type=Operators)] = (
+        Field(min_length=1, description="at least one [[operator]]")
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from opcheck.spec import dtypes
-from opcheck.spec.model import Count, Finite, Frozen, Model, named, refuse
+from opcheck.spec.model import Count, Finite, Frozen, Model, Positive, named, refuse
 from opcheck.text import counted
 
 Structure = Literal[
@@ -46,7 +46,6 @@ def _known_dtype(name: str) -> str:
     return name
 
 
-Size = Annotated[int, Field(ge=1)]
 DtypeName = Annotated[str, AfterValidator(_known_dtype), named("dtype or precision")]
 
 
@@ -148,7 +147,7 @@ class Tensor(Model):
     nnz: Count | None = Field(
         default=None, description="number of specified elements (blocks) of a sparse layout; default: about half"
     )
-    blocksize: Annotated[tuple[Size, Size], Field(strict=False)] | None = Field(
+    blocksize: Annotated[tuple[Positive, Positive], Field(strict=False)] | None = Field(
         default=None, description="block size of `sparse_bsr` and `sparse_bsc`; default: [1, 1]"
     )
     dense_dim: Count | None = Field(default=None, description="number of trailing dense dimensions of a sparse layout")

@@ -83,12 +83,6 @@ def _is_parameter(part: Any) -> bool:
 
 
 @lru_cache(maxsize=1)
-def builtin_names() -> tuple[str, ...]:
-    """Return the names of the shipped templates."""
-    return tuple(sorted(path.stem for path in BUILTIN.glob("*.toml")))
-
-
-@lru_cache(maxsize=64)
-def builtin(name: str) -> Template:
-    """Return a shipped template."""
-    return Template.of(name, Document.read(BUILTIN / f"{name}.toml"))
+def builtin() -> dict[str, list[FilePath]]:
+    """Return the files of the shipped templates, by name. There is one for each name."""
+    return {path.stem: [path] for path in sorted(BUILTIN.glob("*.toml"))}

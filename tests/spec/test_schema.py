@@ -27,7 +27,7 @@ from opcheck.spec.dtypes import FOLLOWING, GROUPS, KNOWN
 from opcheck.spec.load import builtin_folder
 from opcheck.spec.model import Model
 from opcheck.spec.schema import Vocabulary
-from opcheck.spec.templates import Template, builtin, builtin_names
+from opcheck.spec.templates import Template, builtin
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema, of the extra `test`, is not installed")
 
@@ -35,7 +35,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = Path(written.__file__).parent / "builtin"
 TOML = re.compile(r"^```toml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 OWN = Template.of("own", Document.parse("own.toml", '[template]\nabout = "o"\noptional = ["low"]\n[[samples]]\n'))
-PROJECT = Vocabulary({"backward": "", "mine": ""}, {"cpu": "", "npu": ""}, (OWN, builtin("unary")), complete=True)
+UNARY = Template.of("unary", Document.read(*builtin()["unary"]))
+PROJECT = Vocabulary({"backward": "", "mine": ""}, {"cpu": "", "npu": ""}, (OWN, UNARY), complete=True)
 
 
 def spec(*lines: str, samples: str = '[{ use = "unary" }]') -> str:
@@ -171,7 +172,7 @@ def test_names_are_enumerated(schema: Any) -> None:
     assert set(table["properties"]["dtype"]["anyOf"][0]["enum"]) == {*GROUPS, *KNOWN}
     assert list(at(schema, "operator", "*", "tolerance", "check")["properties"]) == checks
     assert list(at(schema, "operator", "*", "per_device")["properties"]) == ["cpu", "cuda", "mps", "xpu"]
-    assert at(schema, "operator", "*", "samples", "*", "use")["anyOf"][0]["enum"] == list(builtin_names())
+    assert at(schema, "operator", "*", "samples", "*", "use")["anyOf"][0]["enum"] == list(builtin())
     tensor = schema["$defs"]["Tensor"]
     assert "hermitian" in at(tensor, "structure")["enum"]
     assert "sparse_coo" in at(tensor, "layout")["enum"]

@@ -12,7 +12,7 @@ from opcheck.settings import Settings
 from opcheck.spec import Library, SpecError
 from opcheck.spec.document import Document
 from opcheck.spec.operator import SampleSpec, TemplateUse
-from opcheck.spec.templates import Template, builtin, builtin_names
+from opcheck.spec.templates import Template, builtin
 
 Write = Callable[..., Path]
 Load = Callable[..., Library]
@@ -38,13 +38,13 @@ def lines_of(path: str) -> list[str]:
 
 
 class TestBuiltin:
-    @pytest.mark.parametrize("name", builtin_names())
+    @pytest.mark.parametrize("name", builtin())
     def test_every_shipped_template_says_what_it_is_for(self, name: str) -> None:
-        assert builtin(name).file.template.about
+        assert Template.of(name, Document.read(*builtin()[name])).file.template.about
 
-    @pytest.mark.parametrize("name", builtin_names())
+    @pytest.mark.parametrize("name", builtin())
     def test_every_sample_of_a_shipped_template_has_a_name_of_its_own(self, name: str) -> None:
-        names = [sample.get("name") for sample in builtin(name).file.samples]
+        names = [sample.get("name") for sample in Template.of(name, Document.read(*builtin()[name])).file.samples]
         assert None not in names
         assert len(set(names)) == len(names)
 

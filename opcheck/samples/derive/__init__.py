@@ -16,7 +16,6 @@ from opcheck.samples.derive.keywords import by_keyword
 from opcheck.samples.derive.layouts import by_layout
 from opcheck.samples.derive.shrink import smallest
 from opcheck.samples.derive.sizes import (
-    LONG,
     TOGETHER,
     by_broadcast,
     by_emptiness,
@@ -24,7 +23,8 @@ from opcheck.samples.derive.sizes import (
     by_rank,
     by_size,
     keeps_ties,
-    with_equal_sizes,
+    resized,
+    symbols,
 )
 from opcheck.samples.derive.values import by_dtype, by_integer, by_mask, by_value
 from opcheck.spec.claims import WAYS, Way
@@ -83,7 +83,7 @@ def derived(sample: Sample, scope: Scope, ways: Collection[Way] = WAYS) -> Itera
 
 def lengthened(sample: Sample) -> Iterator[Derived]:
     """Yield the samples derived from a written one in which one size is large, so that sums are long."""
-    for one in by_length(sample, Scope(sizes=(LONG,))) if _may_sum(sample) else ():
+    for one in by_length(sample) if _may_sum(sample) else ():
         yield from _within(one, room_of(sample))
 
 
@@ -101,8 +101,14 @@ def _may_sum(sample: Sample) -> bool:
 
 
 def squared(one: Derived) -> Iterator[Derived]:
-    """Yield a derived sample with all sizes equal, unless it is too large."""
-    for other in with_equal_sizes(one):
+    """Yield a derived sample with all sizes equal, so that code that confuses two dims does not raise.
+
+    Not if it is too large, or if its sizes are equal already.
+    """
+    own = symbols(one.unnamed)
+    if len(own) > 1:
+        size = max(own)
+        other = Derived(f"{one.what}, all sizes {size}", resized(one.unnamed, dict.fromkeys(own, size)))
         yield from _within(other, room_of(one.unnamed))
 
 

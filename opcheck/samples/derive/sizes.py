@@ -205,21 +205,13 @@ def _oblong(sample: Sample, symbol: int) -> Iterator[Derived]:
         yield Derived(what, _shaped(sample, wider), partial(iter, alone))
 
 
-def with_equal_sizes(one: Derived) -> Iterator[Derived]:
-    """Yield a derived sample with all sizes equal, so that code that confuses two dims does not raise."""
-    own = symbols(one.unnamed)
-    if len(own) > 1:
-        size = max(own)
-        yield Derived(f"{one.what}, all sizes {size}", resized(one.unnamed, dict.fromkeys(own, size)))
-
-
-def by_length(sample: Sample, scope: Scope) -> Iterator[Derived]:
-    """Yield samples with one size increased to each in scope, and positive numbers unless the spec specifies others.
+def by_length(sample: Sample) -> Iterator[Derived]:
+    """Yield samples with one size increased to `LONG`, and positive numbers unless the spec specifies others.
 
     Sums of positive numbers grow, so that a long sum in a low-precision dtype loses its last terms.
     """
     of_one_sign = with_some(sample, [one for one in sample.tensors if is_free(one)], low=0.5, high=1.5)
-    yield from _alone(of_one_sign, product(sorted(symbols(sample)), scope.sizes), scope)
+    yield from _alone(of_one_sign, product(sorted(symbols(sample)), [LONG]), Scope(sizes=[LONG]))
 
 
 def _alone(sample: Sample, sizes: Iterable[tuple[int, int]], scope: Scope) -> Iterator[Derived]:
