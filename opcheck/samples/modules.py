@@ -183,7 +183,7 @@ def initial(module: Module, imaginary: Module | None, init: Mapping[str, Init]) 
         value = tensor.detach().clone()
         if name in second and value.is_complex():
             value = torch.complex(value.real, second[name].detach().real)
-        if own is not None and own.says_values:
+        if own is not None and own.model_fields_set - {"grad"}:
             value = _drawn(own, value)
         elif name in parameters and is_number:
             value = _varied(value)

@@ -19,7 +19,7 @@ from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
 from opcheck.spec.templates import Template
 from opcheck.spec.values import SameValue, Value, parts
-from opcheck.spec.wording import Locate
+from opcheck.spec.wording import Locate, validated
 
 LONGEST = 300
 """The maximum length of the name of a sample, in characters."""
@@ -86,10 +86,10 @@ class Expansion:
             return
         points: list[Point] = []
         sound = True
-        for number in range(len(template.file.samples)):
+        for number, written in enumerate(template.file.samples):
             locate = _locate_in_template(template, number, use, in_use)
             try:
-                spec = template.sample(number, use.parameters, locate)
+                spec = validated(SampleSpec, template.filled(written, use.parameters), locate)
             except SpecError as error:
                 self.problems += error.problems
                 sound = False

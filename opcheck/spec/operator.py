@@ -73,11 +73,6 @@ class Init(Model):
         check_bounds(self.low, self.high, self.exclude)
         return self
 
-    @property
-    def says_values(self) -> bool:
-        """Whether the table sets values, which replace those from the constructor."""
-        return bool(self.model_fields_set - {"grad"})
-
 
 class Construction(Model):
     """How to construct a module, for an operator that is a module class. Its parameters are differentiated, too."""

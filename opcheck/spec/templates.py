@@ -8,11 +8,11 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from opcheck.spec.document import Document
-from opcheck.spec.operator import SampleSpec, TemplateFile
+from opcheck.spec.operator import TemplateFile
 from opcheck.spec.positions import Path
 from opcheck.spec.problems import SpecError, unknown
 from opcheck.spec.values import UNSET, mapped, parts
-from opcheck.spec.wording import Locate, validated
+from opcheck.spec.wording import validated
 
 BUILTIN = FilePath(__file__).parent / "builtin" / "templates"
 
@@ -50,10 +50,6 @@ class Template:
         head = self.file.template
         values = dict.fromkeys(head.optional, UNSET) | head.defaults | parameters
         return mapped(node, lambda part: values[part[1:]] if _is_parameter(part) else part)
-
-    def sample(self, number: int, parameters: dict[str, Any], locate: Locate) -> SampleSpec:
-        """Return a sample with its parameters filled in. Raises SpecError if it is invalid."""
-        return validated(SampleSpec, self.filled(self.file.samples[number], parameters), locate)
 
     def origin(self, number: int, place: Path, parameters: dict[str, Any]) -> tuple[Path, Path | None]:
         """Return where a part of a filled sample comes from: its path in this file, and its path in the parameters.
