@@ -9,7 +9,6 @@ from typing import NamedTuple
 from opcheck.planning.planner import cases_on, rule_against
 from opcheck.planning.selection import Selection
 from opcheck.spec.device_profile import DeviceProfile
-from opcheck.spec.dtypes import KNOWN
 from opcheck.spec.library import Library, Operator, Variant
 
 
@@ -43,7 +42,7 @@ def left_out(library: Library, devices: Iterable[DeviceProfile], selection: Sele
 def _lacked(operator: Operator, device: DeviceProfile, wanted: Selection) -> Iterator[str]:
     """Yield the dtype of each selected case of an operator that would be planned if the device had the dtype."""
     claimed = operator.claims_on(device).dtypes.forward_names()
-    if not device.lacks and all(name in KNOWN or name in device.dtypes for name in claimed):
+    if not device.lacks and all(map(device.has, claimed)):
         return
     whole = device.model_copy(update={"lacks": (), "dtypes": claimed})
     here, there = _selected(operator, device, wanted), _selected(operator, whole, wanted)
