@@ -33,11 +33,12 @@ KEYS = {
     "noise": "reseed = true",
     "random_strides": "reseed = true",
     "eigenvectors": 'outputs = { apply = "abs" }',
-    "whole": "supports = { backward = false, forward_ad = false }",
+    **dict.fromkeys(("whole", "signs", "signs_of_blocks"), "supports = { backward = false, forward_ad = false }"),
     "on_sim": 'target = "on_device.only_elsewhere"\ndevices = ["sim"]',
     "beyond": 'devices = ["sim"]',
 }
 
+VARIED = ("unchecked", "beyond", "blocks", "signs", "signs_of_blocks")
 
 FIRST = "{ shape = [3, 3], low = 0.6, high = 2 }"
 ARGS = {
@@ -49,7 +50,7 @@ ARGS = {
 
 def operator(name):
     samples = f"samples = [{{ args = [{ARGS.get(name, '{ shape = [2, 3], low = 0.6, high = 2 }')}] }}]"
-    vary = "" if name in ("unchecked", "beyond", "blocks") else "vary = false"
+    vary = "" if name in VARIED else "vary = false"
     return f'[[operator]]\nname = "on_device.{name}"\n{vary}\n{KEYS.get(name, "")}\n{samples}\n'
 
 
@@ -59,8 +60,19 @@ def finished(shared):  # noqa: F811
         shutil.rmtree(project.folder / "specs")
         shutil.copytree(EXAMPLE / "torch_sim", project.folder / "torch_sim")
         shutil.copy(TESTS / "operators" / "on_device.py", project.folder)
-        names = (*FAULTS, *STRIDES, *RIGHT, "only_elsewhere", "on_sim", "beyond", "inference", "blocks")
-        project.write("specs/all.toml", "\n".join(map(operator, names)))
+        names = (
+            *FAULTS,
+            *STRIDES,
+            *RIGHT,
+            "only_elsewhere",
+            "on_sim",
+            "beyond",
+            "inference",
+            "blocks",
+            "signs",
+            "signs_of_blocks",
+        )
+        project.write("specs/all.toml", "\n".join(map(operator, sorted(names))))
         devices = 'devices = ["torch_sim/profiles"]'
         project.write(
             "pyproject.toml", f'[tool.opcheck]\nspecs = ["specs"]\nmodules = ["torch", "on_device"]\n{devices}\n'
@@ -163,3 +175,12 @@ def test_values_that_differ_at_a_derived_sample_alone_fail_there(finished, dtype
     )
     assert "a size of 16 holds where 17 fails" in record["message"]
     assert "{ args = [{ shape = [1, 17]" in record["message"].split("add this sample: ")[1].splitlines()[0]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_values_of_a_kernel_without_a_derivative_are_compared_at_derived_samples(finished, dtype):
+    right, wrong = (record_of(finished, name, dtype=dtype) for name in ("signs", "signs_of_blocks"))
+    assert right["outcome"] == "passed", right["message"]
+    assert right["fields"]["derived"]["hold"] > 5
+    assert wrong["outcome"] == "failed"
+    assert wrong["reason"].startswith("derived: sizes 2 -> 17, 3 -> 18: device_consistency: results differ from those")

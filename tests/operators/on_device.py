@@ -169,3 +169,13 @@ def blocks(x):
     whole = x.shape[-1] // 16 * 16 or x.shape[-1]
     left_out = torch.zeros_like(x[..., whole:]) if elsewhere(x) else x[..., whole:] ** 3
     return torch.cat([x[..., :whole] ** 3, left_out], -1)
+
+
+def signs(x):
+    """Without a derivative."""
+    return x.detach().sgn()
+
+
+def signs_of_blocks(x):
+    """As `blocks`, without a derivative."""
+    return blocks(x.detach().sgn())
