@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from opcheck.checks.attempts import Attempt, at_derived, attempt, attempts
-from opcheck.checks.per_sample import PerSample, verdict_by
+from opcheck.checks.per_sample import PerSample, verdict_by, with_sample
 from opcheck.checks.subject import Context
 from opcheck.checks.verdict import Verdict
 from opcheck.samples.cache import Cache
@@ -37,7 +37,7 @@ class OfValues(PerSample):
             answer = made.answer or ("hold" if self.covers(made.written, one.sample) else "untold")
             failure = failure_at(own, made, one, context.case.check, self.there) if answer == "hold" else None
             if failure is not None:
-                return failure
+                return with_sample(failure, sample, context.subject(sample))
             counts[answer] += 1
         return replace(verdict, fields={**verdict.fields, "derived": dict(counts)}) if counts else verdict
 

@@ -33,6 +33,7 @@ def test_the_values_of_an_operator_without_a_derivative_are_compared_at_derived_
     assert wrong.reason == "derived: sizes 2 -> 17, 3 -> 18: reference: output 0 is not that of torch.sgn"
     assert "a size of 4 holds where 5 fails" in wrong.message
     assert sample_in(wrong) == "[{ shape = [1, 5] }] }"
+    assert f"{{ args = [{{ shape = [2, 3] }}] }}\n  realized: {dtype}[2, 3]" in wrong.message  # the written sample
 
 
 def test_without_derived_samples_only_written_ones_are_compared(outcomes):
