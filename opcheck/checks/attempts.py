@@ -58,7 +58,7 @@ def attempts(
     other arguments. All changes are applied to a sample that is known to fail, since its results mean nothing for other
     samples.
     """
-    key = "changes", thorough, frozenset(ways), tuple(one.name for one in context.samples)
+    key = "changes", thorough, frozenset(ways), tuple(one.name for one in context.case.samples)
     changes: Changes = context.memo.once(key, lambda: _changes(context, thorough, ways))
     yield from _attempted(context, changes[sample.name])
 
@@ -70,8 +70,8 @@ def attempts_by(
 
     Each change is applied to one written sample, or to the next if the first cannot be tested.
     """
-    each = ([(one, other) for other in variation(one)] for one in context.samples)
-    names = tuple(one.name for one in context.samples)
+    each = ([(one, other) for other in variation(one)] for one in context.case.samples)
+    names = tuple(one.name for one in context.case.samples)
     turns: Changes = context.memo.once((variation, names), lambda: dict(zip(names, in_turn([*each]), strict=True)))
     yield from _attempted(context, turns[sample.name])
 
@@ -116,8 +116,8 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes
         ones = derived(sample, scope if is_first else replace(scope, constructor=None), ways)
         return [(sample, one) for one in ones if arguments(one.unnamed) not in known]
 
-    alone = [_alone(context, sample, ways, thorough) for sample in context.samples]
-    each = [*zip(context.samples, alone, strict=True)]
+    alone = [_alone(context, sample, ways, thorough) for sample in context.case.samples]
+    each = [*zip(context.case.samples, alone, strict=True)]
     shared = [changes_of(sample, [way for way in ways if way not in own]) for sample, own in each]
     # Complex dtypes begin with the second sample, so that they apply changes to other samples than real dtypes do.
     turns = in_turn(shared, start=int(context.dtype.is_complex))
@@ -220,7 +220,7 @@ def _twins(context: Context) -> tuple[Twin, ...]:
     def made(sample: Sample) -> Subject | Exception:
         return tried(lambda: context.at(sample))
 
-    written = [one for one in map(made, context.samples) if isinstance(one, Subject)] if candidates else []
+    written = [one for one in map(made, context.case.samples) if isinstance(one, Subject)] if candidates else []
     return tuple(twin for twin in candidates if any(_accepts(twin, one) for one in written))
 
 

@@ -106,7 +106,7 @@ class PerSample:
             return
         reasons: dict[str, Verdict] = {}
         settled = False
-        for sample in context.samples:
+        for sample in context.case.samples:
             verdict = self.verdict(context, sample)
             yield verdict
             settled = settled or not verdict.untested or verdict.state == "out of reach"

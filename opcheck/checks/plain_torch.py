@@ -134,7 +134,7 @@ def script_of(context: Context, verdict: Verdict) -> str:
 
 def _subject(context: Context, verdict: Verdict) -> Subject:
     """Return the operator at new inputs of the sample that fails. Raises Unwritable."""
-    named = {sample.name: sample for sample in context.samples}
+    named = {sample.name: sample for sample in context.case.samples}
     check, sample = verdict.at or (context.case.check, named.get(str(verdict.sample)))
     if sample is None:
         raise Unwritable("the failure is of no single sample")

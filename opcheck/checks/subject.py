@@ -66,11 +66,6 @@ class Context:
     """Operators passed in from Python, by path. These paths are not imported."""
 
     @property
-    def samples(self) -> tuple[Sample, ...]:
-        """The samples of the case."""
-        return self.case.samples
-
-    @property
     def group(self) -> tuple[object, ...]:
         """The properties that cases must have in common to share their inputs."""
         case = self.case

@@ -125,7 +125,7 @@ class Target:
         own: dict[str, tuple[Context, Sample]] = {}
         for case in self.looks:
             context = self.session.context(case)
-            for sample in context.samples:
+            for sample in context.case.samples:
                 own.setdefault(sample.name, (context, sample))
         return list(own.values())
 

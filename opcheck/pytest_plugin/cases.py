@@ -54,7 +54,7 @@ class BoundCase:
         Skips the test if the device of the case is absent.
         """
         context = self._context()
-        return [context.realize(sample) for sample in context.samples]
+        return [context.realize(sample) for sample in context.case.samples]
 
     def _context(self) -> Context:
         from opcheck.devices.presence import not_present

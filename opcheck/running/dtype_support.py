@@ -137,7 +137,7 @@ def _support(context: Context, dtype: str) -> Support:
     context = replace(context, case=case, cache=Cache(), requires_grad=False)
     differentiable = dtype in case.claims.backward and case.claims.supports.backward is not False
     support = Support("unknown")
-    for sample in context.samples:
+    for sample in context.case.samples:
         try:
             subject = context.subject(sample)
         except Exception:

@@ -72,7 +72,7 @@ def _tried(context: Context, feature: str) -> Iterator[Verdict]:
         yield HOLDS  # nothing is disclaimed
         return
     answers: set[Answer] = set()
-    for sample in context.samples:
+    for sample in context.case.samples:
         subject = prepared(context, sample, derivative=True)
         if isinstance(subject, Verdict):
             answers.add("silent" if subject.passed else "untried")
@@ -147,7 +147,7 @@ def _lists_all(context: Context) -> bool:
     """Return whether supports.backward lists every argument that could have a derivative, in every sample."""
     if not isinstance(context.case.claims.supports.backward, tuple):
         return False
-    return not any(_of_others(context.subject(sample)).leaves for sample in context.samples)
+    return not any(_of_others(context.subject(sample)).leaves for sample in context.case.samples)
 
 
 def _of_others(subject: Subject) -> Subject:

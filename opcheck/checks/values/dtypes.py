@@ -108,7 +108,7 @@ def _refused(context: Context, what: str) -> Verdict:
     operator = context.operator
     if isinstance(operator, ModuleCall) and operator.converts and not is_differentiable(dtype):
         return HOLDS  # Module.to rejects the dtype, so there is no module to call
-    for sample in context.samples:
+    for sample in context.case.samples:
         try:
             subject = context.subject(sample)
         except Exception:
