@@ -21,7 +21,7 @@ from opcheck.derivatives.tolerances import too_coarse_in
 from opcheck.devices.device import CPU, Device
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
-from opcheck.samples.arguments import argument_label, signature_of
+from opcheck.samples.arguments import Signature, argument_label, signature_of
 from opcheck.samples.cache import Cache, Memo, once
 from opcheck.samples.function import TestedFunction
 from opcheck.samples.inputs import Inputs, Path
@@ -97,9 +97,9 @@ class Context:
 
     @property
     @once
-    def parameters(self) -> tuple[str, ...]:
-        """The names of the operator's positional parameters; empty if they are unknown."""
-        return signature_of(self.operator, self.case.variant.path).positional
+    def signature(self) -> Signature:
+        """The parameters of the operator; empty if they are unknown."""
+        return signature_of(self.operator, self.case.variant.path)
 
     @property
     def unknown_arguments(self) -> list[Mistake]:
@@ -112,7 +112,7 @@ class Context:
             return []
         if any(sample.module is not None for sample in samples):
             return list(operator.unknown_arguments())
-        names = signature_of(self.operator, self.case.variant.path).names
+        names = [*self.signature.names]
         if isinstance(self.operator, ModuleCall):
             names += [key for sample in samples for key in self.operator.keys(sample.kwargs).values()]
         return list(operator.unknown_arguments(names))
@@ -285,7 +285,7 @@ class Context:
         """Return a predicate on paths of arguments: whether the name or position of an argument is in `wanted`."""
 
         def chosen(path: Path) -> bool:
-            at, names = path[1], self.parameters
+            at, names = path[1], self.signature.positional
             name = names[at] if isinstance(at, int) and at < len(names) else at
             return at in wanted or name in wanted
 
@@ -465,7 +465,7 @@ class Subject:
     @property
     def leaf_names(self) -> tuple[str, ...]:
         """The names of the leaves, for messages: those in the operator's signature, if it is known."""
-        return tuple(argument_label(slot.path, self.context.parameters) for slot in self.inputs.slots)
+        return tuple(argument_label(slot.path, self.context.signature.positional) for slot in self.inputs.slots)
 
     @property
     @once

@@ -59,7 +59,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     subject = subject.bare.calling(seed=None)  # it is the operator that may seed a generator, not opcheck
     inputs = subject.context.realize(subject.sample)  # new tensors, which no call has used
     held = [*captured(subject.function.operator)]
-    names, parameters = {name for name, _ in held}, subject.context.parameters
+    names, parameters = {name for name, _ in held}, subject.context.signature.positional
     args, kwargs = inputs.fill(as_results(copies(inputs.leaves)))  # non-leaf inputs, as in a network
     watched = [Watched.of(*named) for named in tensors_among(args, kwargs, parameters)]
     verdict, _ = _unseeded("forward", lambda: subject.function.called(args, kwargs))

@@ -108,7 +108,7 @@ def _called(subject: Subject) -> tuple[Call, list[tuple[str, Tensor]]]:
     own = {id(part) for part in parts([*slots])}  # without tensors that only objects among the arguments hold
     args, kwargs = built(slots[0]), built(slots[1])
     call = Call(leaves, subject.function.tested(subject.function.called(args, kwargs)))
-    tensors = [item for item in tensors_among(args, kwargs, subject.context.parameters) if id(item[1]) in own]
+    tensors = [item for item in tensors_among(args, kwargs, subject.context.signature.positional) if id(item[1]) in own]
     tensors += [(f"output {index}", output) for index, output in enumerate(call.outputs)]
     return call, [item for item in tensors if item[1].layout is torch.strided and item[1].numel()]
 
