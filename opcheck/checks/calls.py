@@ -62,6 +62,8 @@ class Call:
         self, cotangents: Iterable[Tensor] | None = None, *, create_graph: bool = False, retain_graph: bool = True
     ) -> Tensors:
         """Run one backward pass and return the gradients of all leaves. The default cotangents are `cotangents`."""
+        if not any(leaf.requires_grad for leaf in self.leaves):  # the operator has no derivative
+            return tuple(map(torch.zeros_like, self.leaves))
         vectors = self.cotangents if cotangents is None else cotangents
         alike = [v.to(output) for v, output in zip(vectors, self.outputs, strict=True)]
         return vjp(self.outputs, self.leaves, alike, create_graph=create_graph, retain_graph=retain_graph)
@@ -112,8 +114,8 @@ def tangents_of(subject: Subject) -> Tensors:
 
 
 def copies(leaves: Sequence[Tensor]) -> Tensors:
-    """Return writable copies of leaves, with the same values and strides. They are leaves and require grad."""
-    return tuple(copied(leaf.detach()).requires_grad_() for leaf in leaves)
+    """Return writable copies of leaves, with the same values and strides. They require grad if the leaves do."""
+    return tuple(copied(leaf.detach()).requires_grad_(leaf.requires_grad) for leaf in leaves)
 
 
 def as_results(leaves: Sequence[Tensor]) -> Tensors:

@@ -57,7 +57,8 @@ class Context:
     cache: Cache = field(default_factory=Cache)
     """The inputs and results that the checks of a group share."""
     requires_grad: bool = True
-    """Whether inputs may require grad. If not, all leaves are detached."""
+    """Whether inputs may require grad. If not, all leaves are detached: some operators without a derivative refuse
+    others."""
     by_torch: bool = False
     """Whether derivatives are tested by torch's own gradcheck and gradgradcheck instead, as a second opinion."""
     note: Callable[[str], None] = no_note
@@ -69,7 +70,14 @@ class Context:
     def group(self) -> tuple[object, ...]:
         """The properties that cases must have in common to share their inputs."""
         case = self.case
-        return case.operator, case.variant, self.device.string, case.dtype, case.claims.supports.backward
+        return (
+            case.operator,
+            case.variant,
+            self.device.string,
+            case.dtype,
+            case.claims.supports.backward,
+            self.requires_grad,
+        )
 
     def under(self, check: str) -> Context:
         """Return the context of the same case under another check."""
@@ -234,8 +242,6 @@ class Context:
         The inputs, and results computed by earlier checks, are reused unless a call has modified the inputs.
         """
         inputs, memo = self.cache.inputs(self.group, sample.name, lambda: self.realize(sample))
-        if not self.requires_grad:
-            inputs, memo = inputs.detached(), Memo()
         return self.at(sample, inputs, memo)
 
     def at(self, sample: Sample, inputs: Inputs | None = None, memo: Memo | None = None) -> Subject:
@@ -270,7 +276,7 @@ class Context:
             wrt = self.among(claim)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the warnings are about making tensors, not about the operator
-            return realize(
+            inputs = realize(
                 replace(sample, kwargs={**sample.kwargs, **dict(self.case.variant.kwargs)}),
                 self.case.dtype,
                 self.device.string,
@@ -280,6 +286,7 @@ class Context:
                 module=self.module(self.case.variant.path, sample),
                 finer=finer,
             )
+        return inputs if self.requires_grad else inputs.detached()
 
     def among(self, wanted: tuple[str | int, ...]) -> Wrt:
         """Return a predicate on paths of arguments: whether the name or position of an argument is in `wanted`."""

@@ -125,8 +125,10 @@ class RunSession:
 
     def context(self, case: Case) -> Context:
         """Return the context for the check of a case."""
+        supports = case.claims.supports
         return Context(
             case, self.settings, self.device(case.device), self.overrides, self.cache,
+            requires_grad=supports.backward is not False or supports.forward_ad,
             callables=self.callables, by_torch=self.engine == "torch", note=self._note,
         )  # fmt: skip
 

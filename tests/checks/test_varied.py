@@ -111,3 +111,20 @@ def test_a_dtype_that_an_operator_refuses_is_no_fault_of_its_registration(outcom
     each = outcomes(text, checks=("registration", "dtypes"))
     failed = {(one.check, one.dtype) for one in each.values() if one.outcome != "passed"}
     assert failed == {("dtypes", "complex64"), ("dtypes", "complex128")}
+
+
+def test_an_operator_without_a_derivative_gets_tensors_that_do_not_require_grad(outcomes):
+    keys = "supports = { backward = false, forward_ad = false, vmap = false, out = false }\nreference = 'numpy.sign'"
+    text = f'[[operator]]\nname = "operators.inference.signs_by_numpy"\n{keys}\ndtypes = ["float64", "float32"]\n{ONE}'
+    each = outcomes(text)
+    assert {one.check for one in each.values()} >= {
+        "purity",
+        "context",
+        "unsupported",
+        "variants",
+        "reference",
+        "dtypes",
+    }
+    assert {one.outcome for one in each.values()} == {"passed"}, [one.message for one in each.values()]
+    (values,) = (one for one in each.values() if one.check == "reference")
+    assert values.fields["derived"]["hold"] > 5

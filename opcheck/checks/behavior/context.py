@@ -304,7 +304,8 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
     call = subject.function.operator
     if not isinstance(call, ModuleCall) or not call.module.training or not are_strided(subject.leaves):
         return
-    nearby = tensors_of(vector(subject.leaves) + 1e-3 * direction_of(subject), subject.leaves)
+    moved = tensors_of(vector(subject.leaves) + 1e-3 * direction_of(subject), subject.leaves)
+    nearby = [x.requires_grad_(leaf.requires_grad) for x, leaf in zip(moved, subject.leaves, strict=True)]
     shared = {id(tensor): tensor for tensor in call.state.values()}
     fresh = tried(lambda: replace(call, _module=deepcopy(call.module, shared)))
     with evaluating(call.module):

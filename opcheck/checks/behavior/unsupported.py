@@ -19,6 +19,7 @@ from opcheck.planning.kinds import check_kinds
 from opcheck.samples.results import with_gradient
 from opcheck.spec.checks import CheckKind
 from opcheck.spec.claims import Supports
+from opcheck.spec.library import Sample
 
 Answer = Literal["refused", "works", "wrong", "silent", "untried"]
 """The result of trying a disclaimed feature. silent: the sample cannot show it; untried: the test was impossible."""
@@ -72,9 +73,13 @@ def _tried(context: Context, feature: str) -> Iterator[Verdict]:
         yield HOLDS  # nothing is disclaimed
         return
     answers: set[Answer] = set()
+    plain, context = context, replace(context, requires_grad=feature == "backward" or context.requires_grad)
     for sample in context.case.samples:
         subject = prepared(context, sample, derivative=True)
-        if isinstance(subject, Verdict):
+        if isinstance(subject, Verdict) and _accepts_plain_tensors(plain, sample):
+            answers.add("refused")
+            yield with_sample(HOLDS, sample)
+        elif isinstance(subject, Verdict):
             answers.add("silent" if subject.passed else "untried")
             yield subject
         else:
@@ -89,6 +94,11 @@ def _tried(context: Context, feature: str) -> Iterator[Verdict]:
         yield fails(title, f"take {key} out of the spec", feature=feature, **remedy(key, True))
     else:
         yield cannot(f"unsupported: no sample shows whether {feature} is refused", "add a sample that does")
+
+
+def _accepts_plain_tensors(context: Context, sample: Sample) -> bool:
+    """Return whether an operator without a derivative accepts a sample whose tensors do not require grad."""
+    return not (context.requires_grad or isinstance(prepared(context, sample, derivative=False), Verdict))
 
 
 def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
