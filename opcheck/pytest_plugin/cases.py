@@ -49,9 +49,9 @@ class BoundCase:
         return self.case.samples
 
     def inputs(self) -> list[Inputs]:
-        """Return the inputs of each sample. `inputs.fill()` gives args and kwargs. `inputs.leaves` require grad, unless the
-        spec disclaims backward and forward mode.
+        """Return the inputs of each sample. `inputs.fill()` gives args and kwargs.
 
+        `inputs.leaves` require grad, unless the spec disclaims both backward and forward mode.
         Skips the test if the device of the case is absent.
         """
         context = self._context()
