@@ -45,6 +45,9 @@ SEEDS = ("draft", "another", "third")
 IN_PLACE = "is being used in an in-place operation"
 """Part of the error of torch for an operator that writes to a leaf."""
 
+REQUIRES_GRAD = "requires grad"
+"""Part of the error of an operator that refuses tensors with a derivative, such as one that calls NumPy."""
+
 Depth = tuple[int, ...]
 """How far a call got: the offset of the last bytecode instruction in each frame of the traceback, outermost first,
 without frames of opcheck and torch. Depths are compared as tuples. Line numbers would not do: in a call that is written
@@ -191,24 +194,32 @@ class Caller:
         self.dtype = first
         return result
 
-    def _shown(self, sample: SampleData, *, inplace: bool = False) -> Accepted:
-        """Call the operator with several draws of the values of a sample; in place, if it has to get a clone."""
+    def _shown(self, sample: SampleData, *, inplace: bool = False, detached: bool = False) -> Accepted:
+        """Call the operator with several draws of the values of a sample.
+
+        inplace: whether it has to get a clone. detached: whether its tensors must not require grad.
+        """
         made = _sample(sample)
         try:
-            each = [shown(self._function(made, sample, seed, inplace), sample) for seed in SEEDS]
+            each = [shown(self._function(made, sample, seed, inplace, detached), sample) for seed in SEEDS]
         except RuntimeError as error:
-            if inplace or self.module is not None or IN_PLACE not in one_line(error):
-                raise
-            return self._shown(sample, inplace=True)
+            why = one_line(error)
+            if IN_PLACE in why and not inplace and self.module is None:
+                return self._shown(sample, inplace=True)
+            if IN_PLACE not in why and REQUIRES_GRAD in why and not detached:
+                return self._shown(sample, inplace=inplace, detached=True)
+            raise
         return replace(each[0], is_conclusive=all(one.is_conclusive for one in each))
 
-    def _function(self, made: Sample, sample: SampleData, seed: str, inplace: bool = False) -> TestedFunction:
+    def _function(
+        self, made: Sample, sample: SampleData, seed: str, inplace: bool = False, detached: bool = False
+    ) -> TestedFunction:
         """Return the operator as a function of the tensors of a sample, and of the parameters of a module."""
-        if self.module is None:
-            inputs = realize(made, self.dtype, self.device, seed, modules=self.modules)
-            return TestedFunction(self.target, inputs, inplace=inplace)
-        recipe = self._recipe(sample)
+        recipe = None if self.module is None else self._recipe(sample)
         inputs = realize(made, self.dtype, self.device, seed, modules=self.modules, module=recipe)
+        inputs = inputs.detached() if detached else inputs
+        if recipe is None:
+            return TestedFunction(self.target, inputs, inplace=inplace)
         return TestedFunction(realize_module(recipe, self.dtype, self.device, seed, self.modules, made), inputs)
 
     def _recipe(self, sample: SampleData) -> ModuleRecipe:
@@ -298,8 +309,12 @@ def _are_moderate(gradients: list[Tensor]) -> bool:
 def _by_backward(function: TestedFunction) -> Iterator[tuple[Place, Tensor | str | None]]:
     """Yield each leaf's argument and gradient: None if backward returns none, or why there is none, in words."""
     for slot in function.inputs.slots:
+        place = slot.path[1]
+        if not function.inputs.leaves[slot.index].requires_grad:
+            yield place, NO_GRAPH
+            continue
         leaves = [leaf.detach().clone() for leaf in function.inputs.leaves]
-        own, place = leaves[slot.index].requires_grad_(), slot.path[1]
+        own = leaves[slot.index].requires_grad_()
         try:
             call = Call((own,), with_gradient(function(*leaves)))
             cotangents = [v.to(y) for y, v in zip(call.outputs, call.cotangents, strict=True)]

@@ -387,6 +387,27 @@ def test_what_changes_its_first_argument_is_tried_with_a_clone(monkeypatch, retu
     assert not draft("torch.sin").inplace
 
 
+def test_what_refuses_tensors_that_require_grad_is_drafted_without_a_derivative(monkeypatch):
+    def by_numpy(x):
+        return torch.from_numpy(x.numpy() * 2)
+
+    monkeypatch.setattr(modules, "by_numpy", by_numpy, raising=False)
+    monkeypatch.setattr(by_numpy, "__module__", "operators.modules")
+    found = draft("operators.modules.by_numpy")
+    assert found.backward is False
+    assert "forward_ad" in found.supports
+
+
+def test_what_writes_to_its_second_argument_is_not_taken_for_that(monkeypatch):
+    def exchanged(x, y):
+        y.mul_(2)
+        return x * y
+
+    monkeypatch.setattr(modules, "exchanged", exchanged, raising=False)
+    monkeypatch.setattr(exchanged, "__module__", "operators.modules")
+    assert draft("operators.modules.exchanged").backward is not False  # with a second argument that has no gradient
+
+
 class TestWhatHasNothingToDifferentiate:
     def test_it_is_said_at_once_where_the_schema_shows_it(self):
         own = search("torch.arange")
