@@ -166,7 +166,8 @@ def referred(reference: Reference, modules: Sequence[str]) -> Callable[..., Any]
 
 def _to_numpy(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.detach().cpu().resolve_conj().resolve_neg().numpy()
+        own = value.detach().cpu().resolve_conj().resolve_neg()
+        return (own.float() if own.dtype is torch.bfloat16 else own).numpy()  # NumPy has no bfloat16
     if isinstance(value, (list, tuple)):
         return type(value)(_to_numpy(item) for item in value)
     return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value

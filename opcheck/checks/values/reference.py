@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,20 +13,26 @@ from torch import Tensor
 from opcheck.checks.looks import has_same_pattern
 from opcheck.checks.relations import agree, off_by
 from opcheck.checks.subject import Subject
-from opcheck.checks.truth import referred
+from opcheck.checks.truth import by_reference, perturbed, referred
 from opcheck.checks.varied import OfValues
 from opcheck.checks.verdict import HOLDS, Verdict, cannot
 from opcheck.derivatives import tried
+from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import vector
-from opcheck.samples.results import leaves_of, named, names_among
+from opcheck.derivatives.rounding import Moved, mismatch
+from opcheck.samples.results import has_derivative, leaves_of, named, names_among
+from opcheck.spec.dtypes import HALF, double_of
 from opcheck.text import class_of, one_line
 
 OF_TENSORS = "it gets NumPy arrays; for tensors, write reference = { target = ..., differentiable = true }"
+OF_TIES = 'if these are positions, and any of equal numbers may be meant, leave "value" out of vary'
 WHOSE_FAULT = "the operator was not tested: fix the reference, or set reference to another function"
 
 
 def judge(subject: Subject, up_to_rounding: bool = False) -> Verdict:
     """Compare values, but not dtypes: libraries promote types by different rules.
+
+    In half precision, values may also be those of the reference in double precision, up to rounding (see precision.md).
 
     up_to_rounding: whether values may also differ by rounding (see `off_by`), which adds up in large samples.
     """
@@ -44,12 +52,51 @@ def judge(subject: Subject, up_to_rounding: bool = False) -> Verdict:
         kind = "None" if returned is None else class_of(returned)
         title = f"reference: {reference.target} returned {kind}; expected tensors, arrays or numbers"
         return cannot(title, WHOSE_FAULT)
-    paths, got = zip(*named(subject.function.result(*(leaf.detach() for leaf in subject.leaves))), strict=True)
+    paths, got = zip(*named(_result(subject)), strict=True)
     values = [tensor.cpu() for tensor in got]
     has_shapes = [one.shape for one in values] == [other.shape for other in expected]
     if up_to_rounding and has_shapes and not off_by(subject, vector(values), vector(expected)):
         return HOLDS
-    return agree(subject, values, expected, reference.target, names=names_among(paths), same_arithmetic=False)
+    verdict = agree(subject, values, expected, reference.target, names=names_among(paths), same_arithmetic=False)
+    if verdict.passed or (has_shapes and _are_exact(subject, got)):
+        return HOLDS
+    may_be_of_ties = up_to_rounding and any(map(_is_whole, values)) and any(map(_has_ties, subject.leaves))
+    return replace(verdict, detail=f"{verdict.detail}\n{OF_TIES}") if may_be_of_ties else verdict
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    return not has_derivative(tensor) and tensor.dtype is not torch.bool
+
+
+def _has_ties(tensor: Tensor) -> bool:
+    is_real = tensor.layout is torch.strided and tensor.is_floating_point()
+    return is_real and bool((tensor.detach().flatten().sort().values.diff() == 0).any())
+
+
+def _result(subject: Subject) -> Any:
+    return subject.function.result(*(leaf.detach() for leaf in subject.leaves))
+
+
+def _are_exact(subject: Subject, got: Sequence[Tensor]) -> bool:
+    """Return whether results in half precision are those of the reference in double precision, up to rounding.
+
+    A kernel that computes in single precision is more exact than a reference that rounds each step to half precision.
+    """
+    dtype, context = subject.case.dtype, subject.context
+    if dtype not in HALF or context.value_tolerance() is not None or subject.function.is_random:
+        return False
+
+    def values(own: Subject, _: Moved | None = None) -> Tensors:
+        return tuple(tensor for _, tensor in named(_result(own)))
+
+    def are_exact() -> bool:
+        inputs = context.on_cpu.realize(subject.sample, finer=double_of(dtype))
+        computation, names = by_reference(subject, inputs).computation(values), [""] * len(got)
+        if mismatch(tuple(got), computation.right, names):
+            return False
+        return computation.deviation(tuple, tuple(got), names, tested=perturbed(subject, values)) is None
+
+    return tried(are_exact) is True
 
 
 def _as_tuple(result: Any) -> tuple[Any, ...]:
