@@ -114,15 +114,21 @@ def is_alike(written: Sample, other: Sample) -> bool:
     """
     pairs = zip(written.tensors, other.tensors, strict=False)
     sizes = (pair for before, after in pairs for pair in zip(before.sizes, after.sizes, strict=False))
-    return has_same_pattern(written, other) and all(new == old or new > 1 for old, new in sizes)
+    keeps = has_same_ranks(written, other) and keeps_ties(written, other)
+    return keeps and all(new == old or new > 1 for old, new in sizes)
 
 
 def has_same_pattern(written: Sample, other: Sample) -> bool:
-    """Return whether a derived sample has the ranks of the written one, and equal sizes where that one has them.
+    """Return whether a derived sample has the ranks of the written one, and no tensor that may be broadcast anew.
 
-    If not, a reference may broadcast tensors of other sizes, where an operator never claimed to.
+    If sizes that are equal in the written sample differ, and one of them is 1, a reference may broadcast it, where an
+    operator never claimed to.
     """
-    return has_same_ranks(written, other) and keeps_ties(written, other)
+    if not has_same_ranks(written, other):
+        return False
+    pairs = zip(written.tensors, other.tensors, strict=False)
+    changes = {(old, new) for one, two in pairs for old, new in zip(one.sizes, two.sizes, strict=False)}
+    return all(new != 1 for old, new in changes if any(own == old and size != new for own, size in changes))
 
 
 def has_same_ranks(written: Sample, other: Sample) -> bool:

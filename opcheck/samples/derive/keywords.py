@@ -66,8 +66,8 @@ def _changed(
         firsts.setdefault(name, value)
         one = _with_keywords(sample, {name: value}, change, prefix)
         yield one
-        is_number = type(value) in (int, float) and not name.endswith(INDEX) and not is_dim(name)
-        if is_number and large is not None:
+        matters = type(value) in (int, float, bool) and not name.endswith(INDEX) and not is_dim(name)
+        if matters and large is not None:
             yield Derived(f"{one.what}, {large.what}", change(large.unnamed, {name: value}))
     others = [_with_keywords(sample, firsts, change, prefix)] if len(firsts) > 1 else []
     for larger in _larger(sample, scope) if firsts else ():
