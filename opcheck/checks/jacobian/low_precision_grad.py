@@ -28,7 +28,7 @@ from torch import Tensor
 
 from opcheck.checks.attempts import SLOW, Attempt, at_derived, attempt, attempts, attempts_by
 from opcheck.checks.calls import Call, push, recorded, tangents_of
-from opcheck.checks.looks import Answer
+from opcheck.checks.looks import Answer, memories_of
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.raw_gradients import raw_gradients
 from opcheck.checks.subject import Context, Subject
@@ -65,6 +65,7 @@ from opcheck.samples.derive import Derived, enlarged, lengthened, smallest
 from opcheck.samples.results import with_gradient
 from opcheck.spec.dtypes import double_of
 from opcheck.spec.library import Sample
+from opcheck.strides import MEMORIES
 from opcheck.text import one_line
 
 HALF = (torch.float16, torch.bfloat16)
@@ -80,6 +81,7 @@ TELLING = 1 / 2
 """The largest bound, as a share of the result, with which a comparison under autocast or with large numbers is
 conclusive."""
 OF_ONE_SIGN = "for cotangents and tangents of one sign, at"
+LAID_OUT = "for cotangents and tangents of one sign, cotangents in the same memory as the inputs, at"
 WELL_CONDITIONED = 3
 """The rounding bound of a sum of numbers of one sign, in roundings of the result. If terms cancel out, the bound is
 larger: a result that is off does not show that a sum has stopped growing."""
@@ -266,11 +268,13 @@ def _made_smaller(subject: Subject, one: Derived, made: Attempt, wrong: Verdict,
     again = said(sample)
     if isinstance(again, Verdict):  # of a sum, the longer one shows more clearly how much is lost
         wrong = again if judge is _at_other_sizes else replace(wrong, realized=again.realized)
-    return at_derived(one, wrong, subject.check, sample, words, OF_ONE_SIGN)
+    return at_derived(one, wrong, subject.check, sample, words, LAID_OUT if memories_of(sample) else OF_ONE_SIGN)
 
 
 def _at_derived(made: Attempt, judge: Judge) -> Verdict | Answer:
     """Compare the results at a derived sample, for cotangents and tangents of one sign.
+
+    Cotangents lie in memory as the inputs do.
 
     If exact results are unknown, the answer is "untold".
     """
@@ -283,7 +287,10 @@ def _at_derived(made: Attempt, judge: Judge) -> Verdict | Answer:
         return "untold"
     began = thread_time()
     call = recorded(subject)
-    exact = ExactParts(truth, *(tuple(map(torch.abs, own)) for own in (call.cotangents, tangents_of(subject))))
+    cotangents, tangents = (tuple(map(torch.abs, own)) for own in (call.cotangents, tangents_of(subject)))
+    for memory in sorted(memories_of(subject.sample) & MEMORIES.keys())[:1]:
+        cotangents = tuple(map(MEMORIES[memory].make, cotangents))
+    exact = ExactParts(truth, cotangents, tangents)
     got = exact.likewise(subject)
     if thread_time() - began > SLOW:
         return "slow"
