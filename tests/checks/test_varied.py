@@ -128,3 +128,62 @@ def test_an_operator_without_a_derivative_gets_tensors_that_do_not_require_grad(
     assert {one.outcome for one in each.values()} == {"passed"}, [one.message for one in each.values()]
     (values,) = (one for one in each.values() if one.check == "reference")
     assert values.fields["derived"]["hold"] > 5
+
+
+def test_without_a_derivative_other_sizes_are_compared_if_nothing_can_be_broadcast(outcomes):
+    keys = (
+        f"{NO_DERIVATIVE}\nreference = {{ target = 'operators.inference.causal', differentiable = true }}\n"
+        "samples = [{ args = [{ shape = [3, 3] }] }]"
+    )
+    right = outcome_of(outcomes, "masked", "reference", keys, "float64")
+    assert right.outcome == "passed", right.message
+    wrong = outcome_of(outcomes, "masked_as_square", "reference", keys, "float64")
+    assert wrong.outcome == "failed"
+    assert wrong.reason.startswith("derived: size 3 -> 4 in dim -1")
+
+
+def test_a_flag_is_also_varied_where_numbers_are_special(outcomes):
+    keys = f"{NO_DERIVATIVE}\nreference = {{ target = 'operators.inference.bucket', differentiable = true }}\n{ONE}"
+    assert outcome_of(outcomes, "bucket", "reference", keys, "float64").outcome == "passed"
+    wrong = outcome_of(outcomes, "bucket_of_one_side", "reference", keys, "float64")
+    assert wrong.outcome == "failed"
+    assert wrong.reason.startswith("derived: right = true, elements 0, 12, -13")
+
+
+def test_of_positions_of_equal_numbers_the_message_says_how_to_leave_them_out(outcomes):
+    keys = f"{NO_DERIVATIVE}\nreference = {{ target = 'torch.argmax', kwargs = {{ dim = -1 }} }}\n{ONE}"
+    outcome = outcome_of(outcomes, "positions_of_largest", "reference", keys, "float64")
+    assert outcome.outcome == "failed"
+    assert 'leave "value" out of vary' in outcome.message
+    without = keys.replace("{ args =", "{ vary = ['size', 'layout'], args =")
+    assert outcome_of(outcomes, "positions_of_largest", "reference", without, "float64").outcome == "passed"
+
+
+def test_the_call_that_tries_a_derived_sample_does_not_hide_a_write_to_its_input(outcomes):
+    keys = f"{NO_DERIVATIVE}\nregistered = true\n{ONE}"
+    outcome = outcome_of(outcomes, "rounded_in_place", "registration", keys, "float64")
+    assert "test_schema failed" in outcome.reason
+
+
+def test_a_kernel_is_not_wrong_if_it_is_more_exact_than_its_reference_in_half_precision(outcomes):
+    keys = (
+        "reference = { target = 'operators.inference.eager_softmax_of_product', differentiable = true }\n"
+        f"dtypes = 'half'\n{NO_DERIVATIVE}\nsamples = [{{ args = [{{ shape = [3, 4] }}, {{ shape = [4, 5] }}] }}]"
+    )
+    right = outcome_of(outcomes, "softmax_of_product", "reference", keys, "bfloat16")
+    assert right.outcome == "passed", right.message
+    wrong = outcome_of(outcomes, "softmax_of_tanh", "reference", keys, "bfloat16")
+    assert wrong.outcome == "failed"
+
+
+def test_a_reference_in_numpy_gets_numbers_of_bfloat16_in_float32(outcomes):
+    keys = f"dtypes = ['bfloat16']\nreference = 'numpy.round'\n{NO_DERIVATIVE}\n{ONE}"
+    outcome = outcome_of(outcomes, "whole", "reference", keys, "bfloat16")
+    assert outcome.outcome == "passed", outcome.message
+
+
+def test_in_half_precision_cotangents_of_derived_samples_lie_in_memory_as_the_inputs_do(outcomes):
+    wrong = outcome_of(outcomes, "scale_by_memory", "low_precision_grad", HALF, "bfloat16")
+    assert wrong.outcome == "failed"
+    assert wrong.reason.startswith("derived: memory noncontiguous: low_precision_grad")
+    assert "cotangents in the same memory as the inputs, at: " in wrong.message

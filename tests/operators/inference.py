@@ -32,6 +32,56 @@ def signs_by_numpy(x: Tensor) -> Tensor:
     return torch.from_numpy(np.asarray(np.sign(x.numpy())))
 
 
+def masked(x: Tensor) -> Tensor:
+    """Keep the lower triangle, to the last column of the last row."""
+    return x.detach().tril(x.shape[-1] - x.shape[-2])
+
+
+def masked_as_square(x: Tensor) -> Tensor:
+    return x.detach().tril()
+
+
+def causal(x: Tensor) -> Tensor:
+    """The reference of both."""
+    rows, columns = x.shape[-2:]
+    return x * (torch.arange(columns) <= torch.arange(rows)[:, None] + columns - rows)
+
+
+def bucket(x: Tensor, right: bool = False) -> Tensor:
+    """Return how many of the edges -1, 0, 1 are below x, or not above it."""
+    edges, x = torch.tensor([-1.0, 0.0, 1.0], dtype=x.dtype), x.detach()[..., None]
+    return ((edges <= x) if right else (edges < x)).sum(-1)
+
+
+def bucket_of_one_side(x: Tensor, right: bool = False) -> Tensor:
+    return bucket(x)
+
+
+def positions_of_largest(x: Tensor) -> Tensor:
+    """Of equal numbers, the position of the last."""
+    return x.shape[-1] - 1 - x.detach().flip(-1).argmax(-1)
+
+
+def softmax_of_product(x: Tensor, y: Tensor) -> Tensor:
+    """Compute in single precision. A function of torch rounds the product to half precision."""
+    if x.dtype not in (torch.float16, torch.bfloat16):
+        raise NotImplementedError(f"no kernel for {x.dtype}")
+    return (x.detach().float() @ y.detach().float()).softmax(-1).to(x.dtype)
+
+
+def softmax_of_tanh(x: Tensor, y: Tensor) -> Tensor:
+    """Limit the product to between -4 and 4."""
+    return (4 * torch.tanh(x.detach().float() @ y.detach().float() / 4)).softmax(-1).to(x.dtype)
+
+
+def eager_softmax_of_product(x: Tensor, y: Tensor) -> Tensor:
+    return (x @ y).softmax(-1)
+
+
+def whole(x: Tensor) -> Tensor:
+    return x.detach().round()
+
+
 class Scale(torch.autograd.Function):
     """x w in half precision, of rows and columns up to a number of each."""
 
@@ -50,6 +100,19 @@ class Scale(torch.autograd.Function):
         x, w = ctx.saved_tensors
         of_w = (v.float() * x.float()).flatten(0, -2)[: ctx.rows].sum(0)
         return (v.float() * w.float()).to(x.dtype), of_w.to(w.dtype), None, None
+
+
+class ScaleByMemory(Scale):
+    """Read the cotangent as if it were contiguous."""
+
+    @staticmethod
+    def backward(ctx, v):
+        plain = torch.empty(v.shape, device="meta").stride()
+        return Scale.backward(ctx, v.as_strided(v.shape, plain) if v.numel() else v)
+
+
+def scale_by_memory(x: Tensor, w: Tensor) -> Tensor:
+    return ScaleByMemory.apply(x, w, x.shape[-1], x.numel())
 
 
 def scale(x: Tensor, w: Tensor) -> Tensor:
@@ -88,3 +151,15 @@ def rounded_to_float32(x: Tensor) -> Tensor:
 
 
 rounded_to_float32.register_fake(torch.empty_like)
+
+
+@torch.library.custom_op("opcheck_tests::rounded_in_place", mutates_args=())
+def rounded_in_place(x: Tensor) -> Tensor:
+    """Clear the input if it has more than 16 columns."""
+    y = x.round()
+    if x.shape[-1] > 16:
+        x.zero_()
+    return y
+
+
+rounded_in_place.register_fake(torch.empty_like)

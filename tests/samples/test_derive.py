@@ -227,11 +227,13 @@ def test_keywords_of_the_sample_and_defaults_of_the_signature(sample_of):
     found = varied(sample, {"flag": False, "other": False, "inplace": False, "name": "x"})
     assert {what: one.sample.kwargs for what, one in found.items()} == {
         "flag = false": {"flag": False, "beta": 2.0, "dim": 0},
+        "flag = false, elements 0, 12, -13": {"flag": False, "beta": 2.0, "dim": 0},
         "beta = 6.0": {"flag": True, "beta": 6.0, "dim": 0},
         "beta = 6.0, elements 0, 12, -13": {"flag": True, "beta": 6.0, "dim": 0},
         "dim = 1": {"flag": True, "beta": 2.0, "dim": 1},
         "dim = -1": {"flag": True, "beta": 2.0, "dim": -1},
         "other = true": {"flag": True, "beta": 2.0, "dim": 0, "other": True},
+        "other = true, elements 0, 12, -13": {"flag": True, "beta": 2.0, "dim": 0, "other": True},
         TOGETHER: {"flag": False, "beta": 6.0, "dim": 1, "other": True},
     }
     apart = {one.what: one.sample.kwargs for one in found[TOGETHER].apart()}
@@ -305,7 +307,9 @@ def test_of_a_module_the_keywords_of_its_constructor_vary_too(sample_of):
     found = {one.what: one.sample.module for one in derived(sample, Scope(call, written, constructor))}
     assert {what: module and module.kwargs for what, module in found.items()} == {
         "bias = true": None,
+        "bias = true, elements 0, 12, -13": None,
         "module.bias = false": {"how": "sum", "bias": False},
+        "module.bias = false, elements 0, 12, -13": {"how": "sum", "bias": False},
         'module.how = "mean"': {"how": "mean"},
         'module.bias = false, module.how = "mean"': {"how": "mean", "bias": False},
     }
