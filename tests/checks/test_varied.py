@@ -187,3 +187,14 @@ def test_in_half_precision_cotangents_of_derived_samples_lie_in_memory_as_the_in
     assert wrong.outcome == "failed"
     assert wrong.reason.startswith("derived: memory noncontiguous: low_precision_grad")
     assert "cotangents in the same memory as the inputs, at: " in wrong.message
+
+
+def test_positions_of_a_kernel_of_half_precision_are_not_rounded(outcomes):
+    keys = f"{NO_DERIVATIVE}\nreference = {{ target = 'operators.inference.best', differentiable = true }}\n{ONE}"
+    right, wrong = (
+        outcome_of(outcomes, name, "reference", f"dtypes = ['bfloat16']\n{keys}", "bfloat16")
+        for name in ("best", "best_but_one")
+    )
+    assert right.outcome == "passed", right.message
+    assert wrong.outcome == "failed"
+    assert wrong.reason == "derived: size 3 -> 1031: reference: output 0 is not that of operators.inference.best"
