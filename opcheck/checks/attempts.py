@@ -20,6 +20,7 @@ from opcheck.planning.expectations import is_about
 from opcheck.samples.cache import once
 from opcheck.samples.choices import keywords_of
 from opcheck.samples.derive import Change, Derived, Keywords, Scope, derived, in_turn, keeps_ties, room_of
+from opcheck.samples.layouts import own
 from opcheck.samples.realize import parameter_elements
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.dtypes import real_of
@@ -183,7 +184,8 @@ def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
         return Attempt(written, "refused")
     began = thread_time()
     with torch.enable_grad():
-        outputs = subject.function(*subject.leaves)
+        # A call may write to leaves that do not require grad; the checks that follow need them as they were.
+        outputs = subject.function(*(subject.leaves if context.requires_grad else map(own, subject.leaves)))
     answer: NotTested | None = None
     if thread_time() - began > SLOW:
         answer = "slow"

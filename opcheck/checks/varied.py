@@ -91,8 +91,7 @@ def _said_by(name: str, check: PerSample, made: Attempt) -> str:
     """Return the name of a check if it fails at a sample, "hold" if it does not, or why it does not run there."""
     if made.subject is None or made.answer is not None:
         return str(made.answer)
-    context, sample = under(made.subject.context, name), made.subject.sample
-    verdict = verdict_by(check.judge, context.at(sample))  # with new inputs: the call may have written to its own
+    verdict = verdict_by(check.judge, replace(made.subject, context=under(made.subject.context, name)))
     return name if verdict.is_failure and verdict.state != "refused" else "hold"
 
 
