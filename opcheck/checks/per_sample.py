@@ -89,15 +89,15 @@ class PerSample:
     """The function that returns the verdict if the operator refuses a sample."""
     tests: str = "the claim"
     """The object of the error message "no sample tests ...", as in "a gradient"."""
-    at_derived: Judge | None = None
+    judge_derived: Judge | None = None
     """The function that tests the claim at a derived sample. Default: `judge`."""
     covers: Callable[[Sample, Sample], bool] = lambda written, derived: True
     """A predicate of a written sample and one derived from it: whether the claim covers the derived one."""
 
     @property
-    def there(self) -> PerSample:
+    def for_derived(self) -> PerSample:
         """The check as it is applied at derived samples."""
-        return PerSample(self.at_derived or self.judge, self.derivative, covers=self.covers)
+        return PerSample(self.judge_derived or self.judge, self.derivative, covers=self.covers)
 
     def __call__(self, context: Context) -> Iterator[Verdict]:
         """Yield a verdict for each sample of a case, and an error for the case if no sample tests the claim."""

@@ -35,7 +35,7 @@ class OfValues(PerSample):
         counts, own = Counter[str](), replace(context, requires_grad=False)
         for one, made in attempts(own, sample, context.is_thorough):
             answer = made.answer or ("hold" if self.covers(made.written, one.sample) else "untold")
-            failure = failure_at(own, made, one, context.case.check, self.there) if answer == "hold" else None
+            failure = failure_at(own, made, one, context.case.check, self.for_derived) if answer == "hold" else None
             if failure is not None:
                 return with_sample(failure, sample, context.subject(sample))
             counts[answer] += 1

@@ -64,7 +64,7 @@ MEMORIES_OF_COTANGENTS: Sequence[str] = ("noncontiguous", "transposed", "expande
 def judge(subject: Subject) -> Verdict:
     """Take a look at each derived sample. The first sample that fails is shrunk, and judged."""
     context, counts, notes = subject.context, Counter[str](), list[str]()
-    always = {name: check.there for name, check in _checks(context, ALWAYS).items()}
+    always = {name: check.for_derived for name, check in _checks(context, ALWAYS).items()}
     for one, made, said, is_first in _looks(subject):
         checks = always | _at_first(context, made) if is_first else always
         answer = said.answer

@@ -106,4 +106,4 @@ def _strides(tensor: Tensor) -> list[int]:
     return [stride for size, stride in pairs if size > 1]
 
 
-check = OfValues(judge, at_derived=outputs, covers=has_same_ranks)
+check = OfValues(judge, judge_derived=outputs, covers=has_same_ranks)

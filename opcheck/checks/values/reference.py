@@ -121,4 +121,4 @@ def _to_tensor(value: Any) -> Tensor:
     return torch.from_numpy(numpy.array(value, order="C"))  # a copy, since torch warns of read-only arrays
 
 
-check = OfValues(judge, at_derived=partial(judge, up_to_rounding=True), covers=has_same_pattern)
+check = OfValues(judge, judge_derived=partial(judge, up_to_rounding=True), covers=has_same_pattern)

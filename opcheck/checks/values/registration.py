@@ -65,4 +65,4 @@ def in_each_dtype(subject: Subject) -> Verdict:
     return verdict
 
 
-check = OfValues(in_each_dtype, at_derived=judge, covers=is_alike)
+check = OfValues(in_each_dtype, judge_derived=judge, covers=is_alike)
