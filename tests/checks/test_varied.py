@@ -198,3 +198,10 @@ def test_positions_of_a_kernel_of_half_precision_are_not_rounded(outcomes):
     assert right.outcome == "passed", right.message
     assert wrong.outcome == "failed"
     assert wrong.reason == "derived: size 3 -> 1031: reference: output 0 is not that of operators.inference.best"
+
+
+def test_fake_tensors_are_tested_in_a_dtype_without_a_derivative_that_refuses_others(outcomes):
+    keys = f"registered = true\ndtypes = {{ forward = ['float64', 'bfloat16'], backward = ['float64'] }}\n{ONE}"
+    text = f'[[operator]]\nname = "operators.inference.plain_in_half"\n{keys}\n'
+    (outcome,) = outcomes(text, checks=("registration",)).values()
+    assert outcome.reason == "registration: in bfloat16: test_faketensor failed", outcome.message

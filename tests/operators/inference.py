@@ -172,3 +172,17 @@ def rounded_in_place(x: Tensor) -> Tensor:
 
 
 rounded_in_place.register_fake(torch.empty_like)
+
+
+@torch.library.custom_op("opcheck_tests::plain_in_half", mutates_args=())
+def plain_in_half(x: Tensor) -> Tensor:
+    """In half precision, it has no derivative and refuses tensors that require grad. The fake result is in float32."""
+    if x.requires_grad and x.dtype is torch.bfloat16:
+        raise NotImplementedError("no derivative in bfloat16")
+    return x * 2
+
+
+plain_in_half.register_fake(
+    lambda x: torch.empty_like(x, dtype=torch.float32 if x.dtype is torch.bfloat16 else x.dtype)
+)
+plain_in_half.register_autograd(lambda ctx, v: v * 2)

@@ -53,15 +53,17 @@ def in_each_dtype(subject: Subject) -> Verdict:
 
     AOT dispatch runs in the most precise dtypes. A dtype that the operator refuses is left to the check `dtypes`.
     """
-    verdict, claimed = judge(subject, (*FAST, AOT)), subject.case.claims.forward
-    for dtype in claimed if verdict.passed else ():
-        case = replace(subject.case, dtype=dtype)
-        own = replace(subject.context, case=case, cache=Cache()).at(subject.sample)
-        if dtype == subject.case.dtype or isinstance(tried(partial(getattr, own, "result")), Exception):
+    verdict, claims, context = judge(subject, (*FAST, AOT)), subject.case.claims, subject.context
+    for dtype in claims.forward if verdict.passed else ():
+        if dtype == subject.case.dtype:
             continue
-        there = judge(own, (*FAST, AOT) if dtype in most_precise(claimed) else FAST)
-        if not there.passed:
-            return replace(there, title=f"registration: in {dtype}: {there.title.removeprefix('registration: ')}")
+        case, has_backward = replace(subject.case, dtype=dtype), context.requires_grad and dtype in claims.backward
+        own = replace(context, case=case, cache=Cache(), requires_grad=has_backward).at(subject.sample)
+        if isinstance(tried(partial(getattr, own, "result")), Exception):
+            continue
+        other = judge(own, (*FAST, AOT) if dtype in most_precise(claims.forward) else FAST)
+        if not other.passed:
+            return replace(other, title=f"registration: in {dtype}: {other.title.removeprefix('registration: ')}")
     return verdict
 
 
