@@ -65,6 +65,8 @@ def _refused(what: str, name: str, known: Collection[str]) -> int:
 def _guarded(options: argparse.Namespace) -> int:
     from opcheck.spec.problems import SpecError  # not above: --help would wait for pydantic
 
+    # For the libraries that references call, such as the BLAS of SciPy. They read it when they are imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         with terminated_as_interrupt():
             code = int(import_module(f"opcheck.cli.{options.command}").run(options))

@@ -6,6 +6,8 @@ import shlex
 
 import pytest
 
+from tests.demo_project import BIN, OPERATORS
+
 ZOO = """
 [defaults]
 dtypes   = { forward = ["float64"] }
@@ -194,3 +196,27 @@ def test_a_failure_says_how_to_run_just_this_and_that_does_so(cli):
     message = again.records["demo.wrong::backward[cpu-float64]"]["message"]
     assert message in again.out
     assert "worst entry: d output 0[0] / d x[0] = 2 numerically, 3 analytically" in message
+
+
+REPORTING = """
+
+import os
+
+def threads(x):
+    raise RuntimeError(f"OMP_NUM_THREADS is {os.environ.get('OMP_NUM_THREADS')}")
+"""
+
+
+@pytest.mark.parametrize(("own", "expected"), [(["-u", "OMP_NUM_THREADS"], "1"), (["OMP_NUM_THREADS=3"], "3")])
+def test_a_reference_takes_one_thread_unless_the_user_sets_another_number(project, own, expected):
+    project.write("demo.py", OPERATORS + REPORTING)
+    lines = [
+        "[[operator]]",
+        'name = "demo.double"',
+        'reference = "demo.threads"',
+        "samples = [{ args = [{ shape = [2] }] }]",
+    ]
+    project.write("specs/one.toml", "\n".join(lines))
+    run = project.run("/usr/bin/env", *own, str(BIN / "opcheck"), "run", "specs/one.toml", "--check", "reference")
+    assert f"demo.threads raised RuntimeError: OMP_NUM_THREADS is {expected}" in run.out
+    assert run.code == 1
