@@ -86,8 +86,8 @@ def ending(status: int) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Return a count with its noun, such as `1 case` or `2 cases`."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    """Return a count with its noun, such as `1 case` or `2,000 cases`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def with_more(first: Iterable[str], count: int, separator: str = ", ") -> str:

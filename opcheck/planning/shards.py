@@ -133,4 +133,4 @@ class Shared(NamedTuple):
     def __str__(self) -> str:
         """Return `shard 3/8: 17 cases; the other shards have 119`."""
         own = counted(self.own, "case") if self.own else "no cases"
-        return f"shard {self.shard}: {own}; the other shards have {self.others}"
+        return f"shard {self.shard}: {own}; the other shards have {self.others:,}"

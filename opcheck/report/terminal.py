@@ -147,7 +147,7 @@ class TerminalReport:
                 self._line("warning", f"{printable(record.id)}: sample {printable(sample)}: {printable(text)}")
         if derived:
             each = ", ".join(f"{count:,} {what}" for what, count in derived.most_common())
-            self._line("", f"{derived.total():,} derived samples: {each}")
+            self._line("", f"{counted(derived.total(), 'derived sample')}: {each}")
         self.lines(f"note {printable(line)}" for line in note_lines(self.records))
         self.failures()
         self.totals(seconds, troubles)
