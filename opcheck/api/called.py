@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from opcheck.api.plan import caller
-from opcheck.samples.arguments import REGISTERED, signature_of
+from opcheck.samples.arguments import REGISTERED, signature_of, written_by
 from opcheck.samples.leaves import Given
 from opcheck.samples.modules import ModuleCall, uninitialized
 from opcheck.samples.results import leaves_of
@@ -93,6 +93,7 @@ def operator_of(
         supports=_supports(supports),
         dtypes=claimed,
         registered=isinstance(function, REGISTERED),
+        inplace=written_by(function),
     )
     operator = Operator(spec, (sample,), "", document, 0)
     for mistake in operator.unknown_arguments(signature_of(function, spec.name).names):

@@ -107,7 +107,8 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes
     operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
     call = keywords_of(operator, path, (one.kwargs for one in samples))
     module, constructor = _constructor(context)
-    real = real_of(context.case.dtype) if context.dtype.is_complex else ""
+    may_be_real = context.dtype.is_complex and not context.case.operator.spec.inplace  # which could not hold results
+    real = real_of(context.case.dtype) if may_be_real else ""
     scope = Scope(call, module, constructor, thorough, real)
     arguments = attrgetter("args", "kwargs", "module")
     known = [*map(arguments, samples)]

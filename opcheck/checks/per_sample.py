@@ -181,7 +181,7 @@ def prepared(
 def _obstacle(subject: Subject, derivative: bool, refusal: Refusal) -> Verdict | None:
     """Call the operator once, so that its errors are not blamed on the check. Return a verdict if it fails."""
     try:
-        if subject.function.inplace and not subject.fits_in_place:
+        if subject.function.writes and not subject.fits_in_place:
             return inapplicable("the first argument cannot hold the result")
         # In dtypes without a derivative, some operators refuse inputs that require grad.
         with torch.set_grad_enabled(derivative):

@@ -16,6 +16,7 @@ from opcheck.checks.subject import Context, Subject
 from opcheck.checks.verdict import Verdict
 from opcheck.derivatives.check_claim import derivative_named, derivative_of
 from opcheck.samples.cache import Cache
+from opcheck.samples.inputs import Slot, parts
 from opcheck.samples.modules import ModuleCall
 from opcheck.samples.realize import constants
 from opcheck.samples.results import has_derivative
@@ -168,17 +169,23 @@ def _function(subject: Subject, source: Source) -> Iterator[str]:
     yield f"def function({', '.join(names)}):"
     if function.is_random:
         yield f"    torch.manual_seed({function.seed})\n    torch.rand(())"  # as TestedFunction.reseed does
-    if function.inplace and not function.written:
+    changed = function.written_among(function.inputs.args, function.inputs.kwargs)
+    if not all(isinstance(part, Slot) for part in parts([*changed.values()])):
         raise Unwritable("it writes to something else than a tensor that requires grad")
     for index in function.written:
         yield f"    {names[index]} = {names[index]}.clone()"
     smooth = subject.output_info.requires_grad and subject.check != "detached"
     outputs = source.outputs(result, lambda y: y.requires_grad if smooth else has_derivative(y))
-    if outputs == ["result"] and not function.inplace:
+    if outputs == ["result"] and not changed:
         yield f"    return [{call}]"
         return
     yield f"    result = {call}"
-    yield from (f"    result = {names[index]} if result is None else result" for index in function.written)
+    if "" in changed:
+        yield from (f"    result = {names[index]} if result is None else result" for index in function.written)
+    elif changed:
+        items = ["'returned': result"] if "returned" in result else []
+        items += [f"{name!r}: {source.expression(own)}" for name, own in changed.items()]
+        yield f"    result = {{{', '.join(items)}}}"
     yield f"    return [{', '.join(outputs)}]"
 
 

@@ -21,10 +21,10 @@ from opcheck.derivatives.tolerances import too_coarse_in
 from opcheck.devices.device import CPU, Device
 from opcheck.planning.case import Case
 from opcheck.planning.kinds import check_kinds
-from opcheck.samples.arguments import Signature, argument_label, signature_of
+from opcheck.samples.arguments import Signature, argument_label, is_among, signature_of
 from opcheck.samples.cache import Cache, Memo, once
-from opcheck.samples.function import TestedFunction
-from opcheck.samples.inputs import Inputs, Path
+from opcheck.samples.function import TestedFunction, paths_written
+from opcheck.samples.inputs import Inputs
 from opcheck.samples.layouts import equal, own, share_memory
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
 from opcheck.samples.realize import Wrt, realize, realize_module
@@ -111,12 +111,12 @@ class Context:
 
     @property
     def unknown_arguments(self) -> list[Mistake]:
-        """A mistake for each entry of `supports.backward` that is neither an argument nor a parameter of the module.
+        """A mistake for each entry of `inplace` and `supports.backward` that names no argument or module parameter.
 
         Samples that construct the module in their own way may have other parameters, so only positions are tested.
         """
         operator, samples = self.case.operator, self.case.operator.samples
-        if not isinstance(self.case.claims.supports.backward, tuple):
+        if not operator.named_arguments:
             return []
         if any(sample.module is not None for sample in samples):
             return list(operator.unknown_arguments())
@@ -251,11 +251,12 @@ class Context:
         """
         inputs = self.realize(sample) if inputs is None else inputs
         spec = self.case.operator.spec
+        inplace = self.case.variant.kind == "inplace" or spec.inplace
         function = TestedFunction(
             self.operator_at(sample),
             inputs,
             spec.outputs,
-            inplace=spec.inplace or self.case.variant.kind == "inplace",
+            writes=paths_written(inplace, sample.args, sample.kwargs, self.signature.positional) if inplace else {},
             seed=zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None,
             masked=spec.masked_semantics,
             device=self.device,
@@ -291,12 +292,7 @@ class Context:
     def among(self, wanted: tuple[str | int, ...]) -> Wrt:
         """Return a predicate on paths of arguments: whether the name or position of an argument is in `wanted`."""
 
-        def chosen(path: Path) -> bool:
-            at, names = path[1], self.signature.positional
-            name = names[at] if isinstance(at, int) and at < len(names) else at
-            return at in wanted or name in wanted
-
-        return chosen
+        return lambda path: is_among(path, wanted, self.signature.positional)
 
 
 NUMBERS_OF = ("abs", "real", "gauge_invariant", "finite")

@@ -129,7 +129,7 @@ def by_reference(subject: Subject, inputs: Inputs | None = None, how: str = "") 
     reference = subject.case.operator.spec.reference_in_full
     assert reference is not None
     operator = referred(reference, subject.context.settings.modules)
-    return Truth(f"{reference.target}{how}", subject.calling(operator=operator, inputs=inputs, inplace=False))
+    return Truth(f"{reference.target}{how}", subject.calling(operator=operator, inputs=inputs, writes={}))
 
 
 def differentiable_reference(subject: Subject) -> Subject | None:

@@ -18,12 +18,13 @@ from torch.nn.parameter import is_lazy
 from opcheck.checks.calls import Call, copies
 from opcheck.checks.surroundings import deterministic
 from opcheck.draft.data import SampleData
-from opcheck.draft.draft import NO_GRAPH, Accepted, Place
+from opcheck.draft.draft import NO_GRAPH, Accepted, Place, Written
 from opcheck.draft.refusal import is_refusal, needs_gpu
 from opcheck.draft.repair import OF_DTYPES
 from opcheck.draft.target import resolve_either
 from opcheck.draft.workplace import Trial, Workplace
-from opcheck.samples.function import TestedFunction
+from opcheck.samples.arguments import Signature, signature_of, written_by
+from opcheck.samples.function import TestedFunction, paths_written
 from opcheck.samples.layouts import equal
 from opcheck.samples.modules import ModuleRecipe
 from opcheck.samples.realize import realize, realize_module
@@ -119,10 +120,14 @@ class Caller:
     refused: list[tuple[SampleData, Refused]] = field(default_factory=list)
     """The calls that were refused."""
 
+    signature: Signature = field(init=False)
+    """The parameters of the operator."""
+
     def __post_init__(self) -> None:
         self.modules, self.device = self.workplace.settings.modules, self.workplace.device.device_string
         self.target: Callable[..., Any] | type[torch.nn.Module] = resolve_either(self.own.name, self.modules)
         self.module = self.own.module
+        self.signature = signature_of(self.target, self.own.name)
 
     @property
     def nearest(self) -> tuple[SampleData, Refused]:
@@ -185,19 +190,20 @@ class Caller:
 
     def _in_a_dtype(self, sample: SampleData) -> Accepted | Refused:
         first = self.dtype
-        result = self._tried(lambda: self._shown(sample))
+        inplace = written_by(self.target)
+        result = self._tried(lambda: self._shown(sample, inplace=inplace))
         for dtype in DTYPES[DTYPES.index(first) + 1 :] if _refuses_dtype(result) else ():
             self.dtype = dtype
-            other = self._tried(lambda: self._shown(sample))
+            other = self._tried(lambda: self._shown(sample, inplace=inplace))
             if not _refuses_dtype(other):
                 return other
         self.dtype = first
         return result
 
-    def _shown(self, sample: SampleData, *, inplace: bool = False, detached: bool = False) -> Accepted:
+    def _shown(self, sample: SampleData, *, inplace: Written = False, detached: bool = False) -> Accepted:
         """Call the operator with several draws of the values of a sample.
 
-        inplace: whether it has to get a clone. detached: whether its tensors must not require grad.
+        inplace: the arguments that it changes, as in specs. detached: whether its tensors must not require grad.
         """
         made = _sample(sample)
         try:
@@ -212,14 +218,15 @@ class Caller:
         return replace(each[0], is_conclusive=all(one.is_conclusive for one in each))
 
     def _function(
-        self, made: Sample, sample: SampleData, seed: str, inplace: bool = False, detached: bool = False
+        self, made: Sample, sample: SampleData, seed: str, inplace: Written = False, detached: bool = False
     ) -> TestedFunction:
         """Return the operator as a function of the tensors of a sample, and of the parameters of a module."""
         recipe = None if self.module is None else self._recipe(sample)
         inputs = realize(made, self.dtype, self.device, seed, modules=self.modules, module=recipe)
         inputs = inputs.detached() if detached else inputs
         if recipe is None:
-            return TestedFunction(self.target, inputs, inplace=inplace)
+            writes = paths_written(inplace, made.args, made.kwargs, self.signature.positional)
+            return TestedFunction(self.target, inputs, writes=writes)
         return TestedFunction(realize_module(recipe, self.dtype, self.device, seed, self.modules, made), inputs)
 
     def _recipe(self, sample: SampleData) -> ModuleRecipe:
@@ -285,7 +292,7 @@ def shown(function: TestedFunction, sample: SampleData) -> Accepted:
     return Accepted(
         sample,
         random=draws or not all(map(equal, outputs, again)),
-        inplace=function.inplace,
+        inplace="" in function.writes or tuple(function.writes),
         without_backward=without_backward,
         is_conclusive=_are_finite(gradients) and _are_moderate(gradients),
     )

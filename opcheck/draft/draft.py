@@ -24,7 +24,7 @@ numbers and side effects. A person must judge their failures."""
 FIRST_ORDER = ("backward", "forward_ad")
 """The checks that take a dtype out of the draft if they are inconclusive: finite differences are too inaccurate in it.
 Derivatives of higher order are less accurate anyway, so inconclusive checks of them do not count."""
-WRITES = "The operator changes its first argument in place; opcheck passes a clone in each call."
+WRITES = "The operator changes arguments in place; opcheck passes clones in each call."
 DRAWS = "The operator draws random numbers, or a second call gives another result."
 UNMADE = "cannot be constructed: "
 """Part of the reason of a case, if the constructor of a module refuses its dtype."""
@@ -41,6 +41,9 @@ NO_GRAPH, NO_TANGENT = "no output requires grad", "no output has a tangent"
 Place = int | str
 """An argument, by its position or name. Parameters of a module are arguments, too."""
 
+Written = bool | tuple[str, ...]
+"""The arguments that an operator changes: true for the first if it is returned, or nothing is; or their names."""
+
 
 @dataclass(frozen=True)
 class Accepted:
@@ -49,8 +52,8 @@ class Accepted:
     sample: SampleData
     random: bool = False
     """Whether the operator draws random numbers of torch, or a second call gives another result."""
-    inplace: bool = False
-    """Whether the operator writes to its first argument. It then gets a clone of it."""
+    inplace: Written = False
+    """The arguments that the operator changes."""
     without_backward: dict[Place, str] = field(default_factory=dict)
     """Why there is no derivative with respect to each argument: a refusal by backward, or `NO_GRAPH`. Empty if there is
     a derivative, or if backward raises any other error."""
@@ -74,8 +77,8 @@ class Draft:
     """The key `module` of the spec, which constructs modules of a class; None for a function."""
     variants: list[Any] = field(default_factory=list)
     reseed: bool = False
-    inplace: bool = False
-    """Whether the operator writes to its first argument."""
+    inplace: Written = False
+    """The arguments that the operator changes."""
     registered: bool = False
     """Whether the operator is an object of torch.library."""
     supports: dict[str, tuple[Any, str]] = field(default_factory=dict)
@@ -100,7 +103,8 @@ class Draft:
     ) -> Draft:
         """Return the draft that follows from successful calls of an operator. out: whether it has a parameter `out`."""
         draft = cls(name, [one.sample for one in tries], module, list(variants))
-        draft.reseed, draft.inplace = any(one.random for one in tries), any(one.inplace for one in tries)
+        draft.reseed = any(one.random for one in tries)
+        draft.inplace = next((one.inplace for one in tries if one.inplace), False)
         if not out:
             draft.supports["out"] = (False, "no such parameter")
         draft._without_backward(tries)
@@ -183,7 +187,8 @@ class Draft:
             places = ", ".join(f"argument {one}" if isinstance(one, int) else one for one in self.backward)
             yield f"has gradients of {places} only: {CUT}"
         if self.inplace:
-            yield "changes its first argument: inplace = true"
+            listed = self.inplace if isinstance(self.inplace, tuple) else ["its first argument"]
+            yield f"changes {', '.join(listed)}: inplace = {render(self.inplace)}"
 
     def _taken_back(self) -> list[tuple[str, tuple[Any, str]]]:
         """Return the items of `supports` in the order of `MAY_BE_REFUSED`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
@@ -111,6 +111,25 @@ def takes_out(operator: Callable[..., Any]) -> bool | None:
         return False
     except ValueError:  # a function in C without a signature
         return None
+
+
+def is_among(path: Sequence[int | str], wanted: Container[str | int], names: Sequence[str]) -> bool:
+    """Return whether the name or position of the argument at a path, such as ("args", 0, 2), is among some.
+
+    names: the names of the positional parameters, as far as they are known.
+    """
+    at = path[1]
+    return at in wanted or (isinstance(at, int) and at < len(names) and names[at] in wanted)
+
+
+def written_by(operator: Callable[..., Any]) -> bool | tuple[str, ...]:
+    """Return the key `inplace` of the spec of an operator, by its schema: false if it has none."""
+    arguments = [one for schema in own_schemas(operator)[:1] for one in schema.arguments if not one.is_out]
+    written = [one.alias_info is not None and one.alias_info.is_write for one in arguments]
+    if not any(written[1:]):
+        return any(written)
+    names = ("input" if one.name == "self" else one.name for one in arguments)
+    return tuple(name for name, is_written in zip(names, written, strict=True) if is_written)
 
 
 def argument_label(path: Sequence[int | str], names: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from opcheck.devices.device import CPU, Device
-from opcheck.samples.inputs import Inputs, mapped, parts
+from opcheck.samples.arguments import argument_label, is_among
+from opcheck.samples.inputs import Inputs, Path, mapped, parts
 from opcheck.samples.layouts import writable
 from opcheck.samples.results import chosen, named, names_among, select
 from opcheck.samples.surrogate import Held, expect_alike
@@ -24,7 +25,7 @@ class TestedFunction:
     """The function to differentiate, from leaves to output tensors.
 
     A call puts the leaves (through their maps) into the arguments of the sample, calls the operator, and returns the
-    outputs to test as a tuple. In-place operators work on a clone. Random operators start from the same seed.
+    outputs to test as a tuple. Arguments that the operator changes are copied. Random operators start from one seed.
     """
 
     __test__ = False  # keeps pytest from collecting the class, whose name begins with Test
@@ -32,7 +33,9 @@ class TestedFunction:
     operator: Callable[..., Any]
     inputs: Inputs
     outputs: Outputs = field(default_factory=Outputs)
-    inplace: bool = False
+    writes: Mapping[str, Path] = field(default_factory=dict)
+    """The arguments that the operator changes, by name: they are part of its result. If the operator is an ordinary
+    in-place operator, which returns its first argument or None, the name is empty."""
     seed: int | None = None
     masked: bool = False
     device: Device = CPU
@@ -55,7 +58,7 @@ class TestedFunction:
         return names_among(chosen(tuple(path for path, _ in named(result)), self.outputs))
 
     def result(self, *leaves: Tensor) -> Any:
-        """Return the result of the operator, or its first argument if an in-place operator returns None."""
+        """Return the result of the operator, with the arguments that it changes."""
         return self.called(*self.inputs.fill(leaves or None))
 
     def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -63,14 +66,27 @@ class TestedFunction:
 
         Raises TypeError if the operator returns NotImplemented, as methods such as `__add__` do to reject arguments.
         """
-        in_place = self.inplace and bool(args)
-        if in_place:
-            args, kwargs = with_own_first(args, kwargs)
+        if self.writes:
+            args, kwargs = self.with_own(args, kwargs)
         self.reseed()
         returned = self.operator(*args, **kwargs)
         if returned is NotImplemented:
             raise TypeError("it returned NotImplemented")
-        return args[0] if in_place and returned is None else returned
+        if not self.writes:
+            return returned
+        written = self.written_among(args, kwargs)
+        if "" in written:
+            return written[""] if returned is None else returned
+        return written if returned is None else {"returned": returned, **written}
+
+    def with_own(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return arguments for a call, with copies of the tensors in those that the operator changes."""
+        return with_copies(args, kwargs, writable, self.written_among(args, kwargs))
+
+    def written_among(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments that the operator changes, by name."""
+        passed: dict[int | str, Any] = {"args": args, "kwargs": kwargs}
+        return {name: passed[where][at] for name, (where, at) in self.writes.items()}
 
     @property
     def is_random(self) -> bool:
@@ -79,9 +95,9 @@ class TestedFunction:
 
     @property
     def written(self) -> frozenset[int]:
-        """The indices of the leaves that an in-place operator writes to."""
-        slots = self.inputs.slots if self.inplace else ()
-        return frozenset(slot.index for slot in slots if slot.path[:2] == ("args", 0))
+        """The indices of the leaves that the operator writes to."""
+        paths = self.writes.values()
+        return frozenset(slot.index for slot in self.inputs.slots if slot.path[:2] in paths)
 
     @cached_property
     def surrogate(self) -> Callable[..., tuple[Tensor, ...]] | None:
@@ -96,8 +112,8 @@ class TestedFunction:
             return lambda *_: values
         if self.surrogate_operator is None:
             return None
-        inplace = self.inplace and self.surrogate_operator is self.operator
-        other = replace(self, operator=Held(self.surrogate_operator), surrogate_operator=None, inplace=inplace)
+        writes = self.writes if self.surrogate_operator is self.operator else {}
+        other = replace(self, operator=Held(self.surrogate_operator), surrogate_operator=None, writes=writes)
         with torch.no_grad():
             own, others = (function(*map(torch.clone, self.inputs.leaves)) for function in (self, other))
         expect_alike(own, others)
@@ -111,11 +127,17 @@ class TestedFunction:
                 torch.rand((), device=self.device.string)  # an operator that sets the same seed gets other numbers
 
 
-def with_own_first(
-    args: tuple[Any, ...], kwargs: dict[str, Any], copy: Callable[[Tensor], Tensor] = writable
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments for an in-place operator: tensors in the first argument are copied, wherever they occur."""
-    return with_copies(args, kwargs, copy, args[0])
+def paths_written(
+    inplace: bool | Sequence[str | int], args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, Path]:
+    """Return the arguments that an operator changes, as in `TestedFunction.writes`.
+
+    inplace: the key of the spec. names: the names of the positional parameters, as far as they are known.
+    """
+    if isinstance(inplace, bool):
+        return {"": ("args", 0)} if inplace and args else {}
+    paths: list[Path] = [*(("args", at) for at in range(len(args))), *(("kwargs", name) for name in kwargs)]
+    return {argument_label(path, names): path for path in paths if is_among(path, inplace, names)}
 
 
 def with_copies(

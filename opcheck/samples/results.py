@@ -25,7 +25,7 @@ class Untestable(TypeError):
 
 WHAT_IS_TESTED = (
     "an operator must return tensors, alone or in tuples, lists, dicts, named tuples, dataclasses or attrs classes; "
-    "if it returns nothing but changes its first argument, write inplace = true"
+    "if it returns nothing but changes its first argument, write inplace = true; for others, inplace = [names]"
 )
 
 PLAIN = (Number, str, bytes, NoneType, torch.dtype, torch.device, torch.layout, torch.memory_format)

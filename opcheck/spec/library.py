@@ -158,7 +158,7 @@ class Operator:
         return self.entry.problem(path, what, expected, nearest, key)
 
     def unknown_arguments(self, names: Iterable[str] | None = None) -> Iterator[Mistake]:
-        """Yield a mistake for each entry of `supports.backward` that is no name or position of an argument.
+        """Yield a mistake for each entry of `inplace` and `supports.backward` that names no argument.
 
         names: of the parameters, of which samples need not pass all; None: unknown, so that only positions are tested.
         """
@@ -166,11 +166,19 @@ class Operator:
         positions = range(max((len(sample.args) for sample in samples), default=0))
         passed = [name for sample in samples for name in sample.kwargs]
         known = dict.fromkeys([*(names or ()), *passed, *positions])
-        for path, claims in self.spec.claims.items():
-            listed = claims.supports.backward
-            for index, entry in enumerate(listed if isinstance(listed, tuple) else ()):
+        for path, listed in self.named_arguments.items():
+            for index, entry in enumerate(listed):
                 if entry not in known and (isinstance(entry, int) or names is not None):
-                    yield Mistake((*path, "supports", "backward", index), *unknown("argument", entry, known))
+                    yield Mistake((*path, index), *unknown("argument", entry, known))
+
+    @cached_property
+    def named_arguments(self) -> dict[KeyPath, tuple[str | int, ...]]:
+        """The lists of arguments in the spec, `inplace` and `supports.backward`, by key."""
+        claims = self.spec.claims.items()
+        lists = {("inplace",): self.spec.inplace} | {
+            (*at, "supports", "backward"): own.supports.backward for at, own in claims
+        }
+        return {path: listed for path, listed in lists.items() if isinstance(listed, tuple)}
 
     def again(self, first: Operator) -> Problem:
         """Return the problem that an earlier operator, `first`, has the same id."""

@@ -240,7 +240,11 @@ class Claims(PerDevice):
         "default: the project setting",
     )
     orders: Frozen[Order] = Field(default=(), description="derivatives of higher order to test as a whole")
-    inplace: bool = Field(default=False, description="the operator changes its first argument: it gets a clone")
+    inplace: bool | Frozen[str | int] = Field(
+        default=False,
+        description="the operator changes its first argument, and returns it or nothing; or a list of the arguments "
+        "(names or positions) that it changes. They are cloned for each call, and are part of the result",
+    )
     registered: bool | None = Field(
         default=None,
         description="whether torch.library registers it; default: if the target starts with torch.ops",

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from operators import written
+
+import opcheck
 
 BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
 CLOSE = ("backward", "forward_ad", "rev_over_rev", "purity", "linearity", "vmap", "aliasing", "variants", "errors")
@@ -68,3 +72,78 @@ def test_the_message_says_how_an_operator_refuses_inputs_that_require_grad(outco
     text = spec("operators.faulty.counts_in_its_second_", "").replace("[2, 3] }]", "[2, 3] }, { shape = [2, 3] }]")
     (outcome,) = outcomes(text, checks=("backward",), dtypes=("float64",)).values()
     assert "it refuses inputs that require grad (RuntimeError: a leaf Variable that requires grad" in outcome.message
+
+
+def writing(name, listed, reference, sizes, more=""):
+    """Return the spec of an operator that changes the listed arguments."""
+    samples = f"samples = [{{ args = [{', '.join(f'{{ shape = {size} }}' for size in sizes)}] }}]"
+    own = f"inplace = {listed}\nreference = {{ target = 'operators.written.{reference}', differentiable = true }}"
+    return f'[[operator]]\nname = "operators.written.{name}"\n{own}\n{samples}\n{more or "supports.out = false"}\n'
+
+
+ADDED = (["x", "residual"], "add_and_scale", [[2, 3], [2, 3], [3]])
+CACHED = ([1], "sum_and_cache", [[2, 3], [4, 3]])
+
+
+@pytest.mark.parametrize(("name", "own"), [("add_and_scale_", ADDED), ("sum_of_cache", CACHED)])
+def test_one_that_changes_several_arguments_or_a_later_one_passes(outcomes, name, own):
+    found = outcomes(writing(name, *own))
+    assert {id: one.message for id, one in found.items() if one.outcome not in ("passed", "skipped")} == {}
+    assert {"backward", "forward_ad", "derived", "reference", "vmap", "purity"} <= {one.check for one in found.values()}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "check", "words"),
+    [
+        ("add_and_scale_in_blocks_", "derived", "reference: output['residual'] is not that of"),
+        ("add_and_scale_behind_autograd_", "backward", "output['residual'] with respect to x"),
+        ("add_and_scale_and_clear_", "purity", "changes what it is given: argument weight has other values"),
+    ],
+)
+def test_one_that_changes_them_wrongly_is_caught(outcomes, name, check, words, dtype):
+    (outcome,) = outcomes(writing(name, *ADDED), checks=(check,), dtypes=(dtype,)).values()
+    assert outcome.outcome == "failed"
+    assert words in outcome.message
+
+
+def test_what_it_returns_is_compared_beside_what_it_changes(outcomes):
+    text = writing("sum_of_cache", *CACHED).replace("sum_and_cache", "sum_of_cache")
+    (outcome,) = outcomes(text, checks=("reference",), dtypes=("float64",)).values()
+    assert outcome.outcome == "failed"
+    assert "reference: 2 outputs, not 1 as those of operators.written.sum_of_cache" in outcome.message
+
+
+@pytest.mark.parametrize(("name", "expected"), [("add_signs_", "passed"), ("add_signs_unstated_", "failed")])
+def test_the_schema_of_a_registered_one_is_tested(outcomes, name, expected):
+    disclaimed = "registered = true\nsupports = { backward = false, forward_ad = false, vmap = false, out = false }"
+    text = writing(name, ["x", "residual"], "add_and_scale", [[2, 3], [2, 3]], disclaimed)
+    (outcome,) = outcomes(text, checks=("registration",)).values()
+    assert outcome.outcome == expected, outcome.message
+
+
+def test_a_registered_one_cannot_refuse_backward(outcomes):
+    disclaimed = "registered = true\nsupports = { backward = false, forward_ad = false, vmap = false, out = false }"
+    text = writing("add_signs_", ["x", "residual"], "add_and_scale", [[2, 3], [2, 3]], disclaimed)
+    (outcome,) = outcomes(text, checks=("unsupported",), dtypes=("float64",)).values()
+    assert "backward is disclaimed, but gives wrong numbers instead of an error" in outcome.message
+    advice = (
+        "torch.library registers no derivative of an operator that changes its arguments, and torch ignores what it"
+    )
+    assert f"{advice} writes: expect this failure, with when = " in outcome.message
+
+
+def test_a_registered_one_is_checked_from_python():
+    given = [torch.rand(2, 3), torch.rand(2, 3)]
+    report = opcheck.check(written.add_signs_, *given, checks=["registration", "purity"])
+    assert [one.outcome for one in report.outcomes] == ["passed"] * 2
+    with pytest.raises(opcheck.CheckError, match="Argument residual is not defined as mutable but was mutated"):
+        opcheck.check(written.add_signs_unstated_, *given, checks=["registration"])
+
+
+def test_an_argument_that_does_not_exist_is_a_mistake(outcomes):
+    text = writing("add_and_scale_", ["x", "residuum"], *ADDED[1:])
+    (outcome,) = outcomes(text, checks=("backward",), dtypes=("float64",)).values()
+    assert outcome.outcome == "error"
+    assert 'unknown argument "residuum"; expected one of x, residual, weight' in outcome.message
+    assert 'did you mean "residual"?' in outcome.message

@@ -387,6 +387,12 @@ def test_what_changes_its_first_argument_is_tried_with_a_clone(monkeypatch, retu
     assert not draft("torch.sin").inplace
 
 
+@pytest.mark.parametrize(("name", "listed"), [("add_signs_", '["x", "residual"]'), ("cleared_", "true")])
+def test_what_a_schema_marks_as_changed_is_listed(name, listed):
+    found = draft(f"operators.written.{name}")
+    assert f"\ninplace = {listed}\n" in found.toml()
+
+
 def test_what_refuses_tensors_that_require_grad_is_drafted_without_a_derivative(monkeypatch):
     def by_numpy(x):
         return torch.from_numpy(x.numpy() * 2)

@@ -200,6 +200,13 @@ def square_(x):
     return x.copy_(twice(x.clone()))
 
 
+def squares_into(x, y):
+    """Write to both, and return a third."""
+    x.copy_(twice(x.clone()))
+    y.copy_(x + y)
+    return x * y
+
+
 def named(x):
     return {"loss": twice(x).sum(), "kept": x + 1}
 
@@ -262,7 +269,8 @@ WRONG_IN = (
     ("pushed_once", "rev_over_fwd"), ("pushed_wrong", "forward_ad"), ("raises", "backward"),
     ("raises_in_inference", "context"), ("raises_of_transposed", "linearity"), ("random", "nondeterminism"),
     ("reinterpreted", "linearity"), ("remembers", "context"), ("Scaled", "backward"), ("square_", "backward"),
-    ("strided", "backward"), ("tail", "derived"), ("twice", "backward"), ("writes", "purity"),
+    ("squares_into", "backward"), ("strided", "backward"), ("tail", "derived"), ("twice", "backward"),
+    ("writes", "purity"),
 )  # fmt: skip
 """Each with a check that objects to it."""
 
@@ -273,12 +281,13 @@ RAISED = {
 """What those raise that do not merely give wrong numbers."""
 
 INPUTS = {"broadcast": "{ shape = [2, 3] }, { shape = [3] }", "lazy": "{ shape = [2, 3] }, { shape = [2, 3] }"}
-INPUTS["aliased"] = INPUTS["lazy"]
+INPUTS["aliased"] = INPUTS["squares_into"] = INPUTS["lazy"]
 """What is passed to those that do not take one matrix."""
 
 KEYS = {
     "Scaled": "module = { args = [3] }",
     "square_": "inplace = true",
+    "squares_into": "inplace = [0, 1]",
     "noisy": "reseed = true",
     "drawn_again": "reseed = true",
 }

@@ -29,9 +29,11 @@ TESTED_ELSEWHERE = ("out", "outputs", "inplace_backward")
 have the third."""
 
 
-OF_LIBRARY = (
-    "torch.library cannot register a forward mode, and torch gives zeros: expect this failure, with "
-    'when = { check = "unsupported" } and outcome = "fail" in [[operator.expect]]'
+EXPECT = 'expect this failure, with when = { check = "unsupported" } and outcome = "fail" in [[operator.expect]]'
+OF_LIBRARY = f"torch.library cannot register a forward mode, and torch gives zeros: {EXPECT}"
+OF_WRITING = (
+    "torch.library registers no derivative of an operator that changes its arguments, and torch ignores what it "
+    f"writes: {EXPECT}"
 )
 
 
@@ -126,8 +128,8 @@ def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
     if meaning == "wrong":
         title = f"unsupported: {feature} is disclaimed, but gives wrong numbers instead of an error"
         lines = [verdict.title, *(line for line in verdict.detail.splitlines() if line not in ADVICE)]
-        if feature == "forward_ad" and subject.case.operator.spec.is_registered:
-            lines.append(OF_LIBRARY)
+        if feature in ("backward", "forward_ad") and subject.case.operator.spec.is_registered:
+            lines += [OF_WRITING] if subject.function.writes else [OF_LIBRARY] * (feature == "forward_ad")
         return meaning, fails(title, "\n".join(lines), feature=feature)
     if meaning == "silent":
         return meaning, inapplicable(verdict.title)

@@ -87,7 +87,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         if len(chosen) > 1:
             yield _unless_refused(subject, batch, (-1, 0), "the last and the first dimension in turns")
         yield _nested(subject, batch)
-        if subject.supports.backward and not subject.function.inplace:
+        if subject.supports.backward and not subject.function.writes:
             yield _gradients(subject, batch)
 
 

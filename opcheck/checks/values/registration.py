@@ -16,7 +16,6 @@ from opcheck.derivatives import tried
 from opcheck.planning.planner import most_precise
 from opcheck.samples.arguments import REGISTERED
 from opcheck.samples.cache import Cache
-from opcheck.samples.function import with_own_first
 
 FAST = ("test_schema", "test_autograd_registration", "test_faketensor")
 """The tests that take milliseconds."""
@@ -38,8 +37,7 @@ def judge(subject: Subject, tests: Sequence[str] = FAST) -> Verdict:
     has_backward = subject.supports.backward and subject.case.dtype in subject.case.claims.backward
     inputs = subject.inputs if has_backward else subject.inputs.detached()
     args, kwargs = inputs.fill()
-    if subject.function.inplace:  # autograd rejects in-place writes to a leaf
-        args, kwargs = with_own_first(args, kwargs)
+    args, kwargs = subject.function.with_own(args, kwargs)  # autograd rejects in-place writes to a leaf
     results = torch.library.opcheck(operator, args, kwargs, test_utils=tests, raise_exception=False)
     failed = {name: result for name, result in results.items() if result != "SUCCESS"}
     if not failed:

@@ -18,7 +18,7 @@ from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import are_strided
 from opcheck.samples.arguments import takes_out
-from opcheck.samples.function import with_own_first
+from opcheck.samples.function import with_copies
 from opcheck.samples.layouts import equal, share_memory, writable
 from opcheck.samples.resolve import Unresolved
 from opcheck.samples.results import flatten, named, names_among
@@ -36,7 +36,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     operator = subject.case.operator
     expected = flatten(_call(subject, subject.function.operator))
     ways: list[tuple[str, str, dict[str, Any]]]
-    ways = [("inplace", operator.variants[0].path, {})] if operator.spec.inplace else []
+    ways = [("inplace", operator.variants[0].path, {})] if operator.spec.inplace is True else []
     ways += [(variant.kind, variant.path, dict(variant.kwargs)) for variant in operator.variants[1:]]
     ways += [("alias", path, {}) for path in operator.spec.aliases]
     for kind, path, more in ways:
@@ -63,10 +63,11 @@ def _inplace(
     subject: Subject, callee: Callable[..., Any], more: dict[str, Any], expected: Tensors, way: str
 ) -> Verdict:
     inputs, fits = subject.inputs.detached(), subject.fits_in_place
-    function = replace(subject.function, operator=callee, inplace=False)  # its first argument is a copy already
+    function = replace(subject.function, operator=callee, writes={})  # its first argument is a copy already
 
     def call(copy: Callable[[Tensor], Tensor]) -> tuple[Tensor, Any]:
-        args, kwargs = with_own_first(*inputs.fill(), copy)
+        args, kwargs = inputs.fill()
+        args, kwargs = with_copies(args, kwargs, copy, args[0])
         return args[0], function.called(args, {**kwargs, **more})
 
     got = tried(lambda: call(writable))
@@ -75,7 +76,7 @@ def _inplace(
     target, returned = got
     if not fits and target.numel():  # an empty tensor may be resized
         return fails(f"variants: {way} accepts an input that cannot hold the result", "it should raise an error")
-    may_return_nothing = subject.case.operator.spec.inplace  # it is not a variant of a function with a result
+    may_return_nothing = subject.case.operator.spec.inplace is True  # it is not a variant of a function with a result
     if returned is not target and not (returned is None and may_return_nothing):
         is_unmarked = isinstance(returned, Tensor) and share_memory(returned, target)
         return fails(f"variants: {way} does not return its first argument", NOT_MARKED if is_unmarked else "")
