@@ -16,6 +16,7 @@ from opcheck.spec.claims import Outputs
 from opcheck.spec.recipe import SPARSE_LAYOUTS, Memory
 
 Made = Callable[..., Inputs]
+FIRST = {"": ("args", 0)}
 DENSE = Outputs(apply="to_dense")
 DTYPES = ["float64", "complex128"]
 
@@ -176,11 +177,11 @@ class TestInPlace:
     @pytest.mark.parametrize("memory", ["contiguous", "noncontiguous", "transposed", "expanded"])
     def test_every_format_passes_gradcheck(self, memory: str, views: str, dtype: str, made: Made) -> None:
         inputs = made(f'{{ shape = [2, 2], memory = "{memory}"{views} }}', dtype=dtype)
-        assert holds(torch.Tensor.sin_, inputs, inplace=True)
+        assert holds(torch.Tensor.sin_, inputs, writes=FIRST)
 
     def test_the_leaves_are_left_untouched(self, made: Made) -> None:
         inputs = made("{ values = [1, 4] }", "{ values = [1, 1] }")
-        function = TestedFunction(torch.Tensor.add_, inputs, inplace=True)
+        function = TestedFunction(torch.Tensor.add_, inputs, writes=FIRST)
         assert [x.tolist() for x in function()] == [[2, 5]]
         assert [x.tolist() for x in function()] == [[2, 5]]
         assert inputs.leaves[0].tolist() == [1, 4]
@@ -193,18 +194,18 @@ class TestInPlace:
             return x.mul_(2)
 
         TestedFunction(
-            spy, made('{ shape = [3], memory = "noncontiguous", conj = true }', dtype="complex128"), inplace=True
+            spy, made('{ shape = [3], memory = "noncontiguous", conj = true }', dtype="complex128"), writes=FIRST
         )()
         assert seen == [((2,), False)]  # strides are kept, lazy conjugation is not
 
     def test_arguments_that_are_no_leaves_are_left_untouched(self, made: Made) -> None:
         inputs = made("{ values = [1, 2], grad = false }")
-        TestedFunction(torch.Tensor.neg_, inputs, inplace=True)()
+        TestedFunction(torch.Tensor.neg_, inputs, writes=FIRST)()
         assert inputs.fill()[0][0].tolist() == [1, 2]
 
     def test_lists_are_copied_tensor_by_tensor(self, made: Made) -> None:
         inputs = made("[{ values = [1] }, { values = [2] }]")
-        function = TestedFunction(torch._foreach_neg_, inputs, inplace=True)
+        function = TestedFunction(torch._foreach_neg_, inputs, writes=FIRST)
         assert [x.tolist() for x in function()] == [[-1], [-2]]
         assert [leaf.tolist() for leaf in inputs.leaves] == [[1], [2]]
 
@@ -213,13 +214,13 @@ class TestInPlace:
             x.mul_(2)
 
         inputs = made("{ values = [1, 2] }")
-        assert [x.tolist() for x in TestedFunction(doubled, inputs, inplace=True)()] == [[2, 4]]
-        assert holds(doubled, inputs, inplace=True)
+        assert [x.tolist() for x in TestedFunction(doubled, inputs, writes=FIRST)()] == [[2, 4]]
+        assert holds(doubled, inputs, writes=FIRST)
 
     @pytest.mark.parametrize("layout", SPARSE_LAYOUTS)
     def test_sparse_leaves_are_left_untouched(self, layout: str, made: Made) -> None:
         inputs = made(f'{{ values = [[1, 0], [0, 2]], layout = "{layout}" }}')
-        (doubled,) = TestedFunction(lambda x: x.mul_(2), inputs, DENSE, inplace=True)()
+        (doubled,) = TestedFunction(lambda x: x.mul_(2), inputs, DENSE, writes=FIRST)()
         assert doubled.tolist() == [[2, 0], [0, 4]]
         assert inputs.leaves[0].detach().to_dense().tolist() == [[1, 0], [0, 2]]
 
