@@ -35,6 +35,10 @@ MOST = 100
 """The maximum length of a comment, in characters."""
 
 
+OF_LIBRARY = "torch.library registers no forward mode, and torch gives zeros"
+OF_WRITING = "torch.library registers no derivative of an operator that changes its arguments"
+"""Why operators of torch.library are not differentiable. They give wrong numbers instead of an error."""
+
 NO_GRAPH, NO_TANGENT = "no output requires grad", "no output has a tangent"
 """Why a call that raises no exception has no derivative in reverse or forward mode."""
 
@@ -81,6 +85,8 @@ class Draft:
     """The arguments that the operator changes."""
     registered: bool = False
     """Whether the operator is an object of torch.library."""
+    wrong: str = ""
+    """Why the operator gives wrong numbers where it should raise an error. The spec expects that; empty: it raises."""
     supports: dict[str, tuple[Any, str]] = field(default_factory=dict)
     """The claims that were taken back, by key: the value to write and the error message."""
     refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"forward": {}, "backward": {}})
@@ -123,6 +129,12 @@ class Draft:
         if refused and not any(one.requires_grad for one in tries):
             self.supports["forward_ad"] = (False, NO_TANGENT)  # which its check takes back if it is wrong
 
+    def disclaim_unregistered(self) -> None:
+        """Disclaim the derivatives that torch.library cannot register. Cases show whether the operator refuses them."""
+        self.registered, self.wrong = True, OF_WRITING if self.inplace else OF_LIBRARY
+        for key in ("backward", "forward_ad") if self.inplace else ("forward_ad",):
+            self.supports[key] = (False, self.wrong)
+
     @property
     def backward(self) -> bool | Sequence[int | str]:
         """Whether a backward pass is claimed, or the arguments for which it is claimed."""
@@ -158,6 +170,8 @@ class Draft:
                 self._support(key, remedy["write"] is True, what_happened(reason))
             elif part == "dtypes" and (record["outcome"] != "inconclusive" or record["check"] in FIRST_ORDER):
                 self._dtype(key, str(remedy["write"]), what_happened(reason))
+        elif record["outcome"] == "xpassed":
+            self.wrong = ""
         elif record["outcome"] == "failed" and record["check"] == "unsupported" and feature in self.supports:
             self._support(feature, works=True)  # wrong numbers are no refusal: let its own check fail
         return before != self.toml()
@@ -227,6 +241,9 @@ class Draft:
         for key, (value, reason) in self._taken_back():
             of_others = "" if isinstance(value, bool) else "the others: "
             lines.append(f"  {key} = {render(value)}  # {of_others}{comment(reason)}")
+        if self.wrong:
+            lines += ["", "  [[operator.expect]]", '  when = { check = "unsupported" }', '  outcome = "fail"']
+            lines += ['  match = "gives wrong numbers"', f"  reason = {render(self.wrong)}"]
         return "\n".join(lines) + "\n"
 
 

@@ -78,7 +78,8 @@ class Search:
                 has_out = not is_function or takes_out(self.target) is not False
                 evaluated = self.in_evaluation(tries[0].sample)
                 draft = Draft.of(self.name, [*tries, *evaluated], self.caller.module, variants, out=has_out)
-                draft.registered = isinstance(self.target, CustomOpDef)
+                if isinstance(self.target, CustomOpDef):
+                    draft.disclaim_unregistered()
                 return draft
         error = self.caller.nearest[1].error
         if isinstance(error, Untestable) and error.is_plain and not self.own.given:

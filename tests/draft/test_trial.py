@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from opcheck.draft import trial as trials
 from opcheck.draft.trial import drafted, trial
 from opcheck.draft.workplace import Trial, Workplace
 from opcheck.settings import Settings
 
 SAMPLE = {"args": [{"shape": [2], "low": 0.1, "high": 0.9}]}
+OURS = Workplace(Settings(modules=("torch", "operators")), 60.0)
 PLAIN = Workplace(Settings(modules=("torch",)), 60.0)
 
 
@@ -66,3 +69,25 @@ def test_in_the_interpreter_of_triton_bfloat16_is_left_out(monkeypatch):
     assert plain.dtypes() == {}
     assert interpreted.dtypes()["forward"] == ["float16", "float32", "float64", "complex"]
     assert "# No forward pass in bfloat16: Triton's interpreter" in interpreted.toml()
+
+
+@pytest.mark.parametrize(
+    ("name", "disclaimed", "wrong"),
+    [
+        ("registered.right_half", {"forward_ad"}, "torch.library registers no forward mode, and torch gives zeros"),
+        ("written.add_signs_", {"backward", "forward_ad"}, "torch.library registers no derivative of an operator that"),
+        ("inference.rounded", {"backward", "forward_ad"}, ""),
+    ],
+)
+def test_what_torch_library_cannot_register_is_disclaimed(name, disclaimed, wrong):
+    samples = [{"args": [{"shape": [2, 4]}] * (1 + name.endswith("_"))}]
+    own = drafted(Trial(f"operators.{name}", [samples]), OURS)
+    assert {key for key, (value, _) in own.draft.supports.items() if value is False} >= disclaimed
+    assert own.draft.wrong[: len(wrong) or None] == wrong
+    assert ("[[operator.expect]]" in own.draft.toml()) == bool(wrong)
+    assert {one["outcome"] for one in own.records.values()} <= {"passed", "xfailed", "skipped"}
+
+
+def test_a_wrong_gradient_of_an_operator_of_torch_library_is_no_refusal():
+    own = drafted(Trial("operators.registered.half_of_twice_the_gradient", [[{"args": [{"shape": [4]}]}]]), OURS)
+    assert own.records["operators.registered.half_of_twice_the_gradient::backward[cpu-float64]"]["outcome"] == "failed"

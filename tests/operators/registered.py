@@ -22,6 +22,15 @@ wrong_fake.register_fake(lambda x: x.new_empty(x.numel() + 1))
 wrong_fake.register_autograd(lambda ctx, v: v / 2)
 
 
+@torch.library.custom_op("opcheck_tests::half_of_twice_the_gradient", mutates_args=())
+def half_of_twice_the_gradient(x: Tensor) -> Tensor:
+    return x / 2
+
+
+half_of_twice_the_gradient.register_fake(torch.empty_like)
+half_of_twice_the_gradient.register_autograd(lambda ctx, v: v)
+
+
 def calls_right_half(x: Tensor) -> Tensor:
     return right_half(x)
 
