@@ -236,12 +236,13 @@ class Caller:
             self.target, Construction.model_validate({**(self.module or {}), **sample.get("module", {})})
         )
 
-    def differ(self, one: SampleData, other: SampleData) -> bool:
+    def differ(self, *both: Accepted) -> bool:
         """Return whether two samples that the operator accepts give other results, with the same random numbers."""
         results = []
-        for sample in (one, other):
+        for one in both:
             torch.manual_seed(0)
-            results.append(self._function(_sample(sample), sample, SEEDS[0])())
+            # It may have accepted only tensors that do not require grad.
+            results.append(self._function(_sample(one.sample), one.sample, SEEDS[0], detached=not one.requires_grad)())
         first, second = results
         return len(first) != len(second) or not all(map(equal, first, second))
 

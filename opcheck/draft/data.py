@@ -13,6 +13,8 @@ Shape = tuple[int, ...]
 
 LARGEST = 2000
 """The maximum number of elements of a tensor in a draft. A tensor is that large only if nothing smaller works."""
+INDICES: SampleData = {"dtype": "int64", "low": 0, "high": 2}
+"""The keys of a tensor of indices, or of classes. They are valid for every size of at least 2."""
 Path = tuple[str | int, ...]
 """The position of a value in a sample, such as ("args", 0) or ("kwargs", "weight")."""
 

@@ -7,7 +7,7 @@ from itertools import chain, islice, product, repeat
 
 from torch.nn import Module
 
-from opcheck.draft.data import Data, SampleData, Shape, is_tensor, mapped, parts, with_keyword
+from opcheck.draft.data import INDICES, Data, SampleData, Shape, is_tensor, mapped, parts, with_keyword
 from opcheck.draft.parameters import IDENTITY, TENSOR, Parameter, parameters_of_constructor, path_of
 
 COMMON: tuple[Shape, ...] = (
@@ -77,7 +77,7 @@ def _shapes(known: Sequence[tuple[Shape, ...]]) -> Iterator[tuple[Shape, ...]]:
 
 def _shaped(value: Data, shapes: Iterator[Shape], domain: SampleData) -> Data:
     """Return a value with each placeholder for a tensor replaced by a recipe with the next of the shapes."""
-    kinds = {"float": domain, "index": {"dtype": "int64", "low": 0, "high": 2}}
+    kinds = {"float": domain, "index": INDICES}
 
     def recipe(part: Data) -> Data:
         return {"shape": list(next(shapes)), **kinds[part["tensor"]]} if is_tensor(part) else part

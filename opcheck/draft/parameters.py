@@ -72,7 +72,7 @@ PLAIN = {
     "int", "float", "complex", "number", "bool", "str", "None", "NoneType", "torch", "dtype", "device", "layout",
     "Device", "Generator", "Size", "QScheme",
 }  # fmt: skip
-"""The words of types that hold no tensor, in annotations and in schemas of the dispatcher."""
+"""The words of types that hold no tensor, in annotations and in schemas of the dispatcher, or names of parameters."""
 WRAPPED = re.compile(r"typing\.|\b([Ll]ist|[Tt]uple|Sequence|Iterable|Optional|Union)\[|Literal\[.*?\]")
 """The pattern of the parts of a type that say nothing about what it holds, and of literals."""
 STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -94,6 +94,8 @@ LONG = (("seq", "len", "time", "token"), 3), (("dim", "hidden", "feature", "chan
 MOST_SIZE = 16
 """The maximum size of a dimension in documentation. An error may ask for any size."""
 
+PROMPTED = re.compile(r"^[ \t]*(?:>>>|\.\.\.).*", re.MULTILINE)
+"""The pattern of a line of an example in documentation."""
 QUOTED = re.compile(r"""(?<!\w)["']([A-Za-z][\w-]*)["'](?!\w)""")
 """The pattern of a string in documentation."""
 IS_TENSOR = re.compile(r"^\W*(optional |torch\.|float)?Tensor\b", re.I)
@@ -119,8 +121,10 @@ class Parameter:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the type certainly holds no tensor."""
-        return bool(self.annotation) and PLAIN.issuperset(re.findall(r"\w+", WRAPPED.sub("", self.annotation)))
+        """Whether the type certainly holds no tensor. Without a type, the name says it, such as `dtype`."""
+        return PLAIN.issuperset(
+            re.findall(r"\w+", WRAPPED.sub("", self.annotation)) if self.annotation else [self.name]
+        )
 
     @classmethod
     def of(
@@ -186,16 +190,26 @@ def _schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
 
 
 def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
-    """Return the parameters of the constructor of a class of modules, or of its base class if it takes only `*args`."""
+    """Return the parameters of the constructor of a class of modules, or of its base class if it takes only `*args`.
+
+    What a constructor may pass on by `**kwargs`, besides its own parameters, is optional, until an error asks for it.
+    """
+    found: dict[str, Parameter] = {}
+    by_keyword = False
     for base in make.__mro__:
         try:
             declared = inspect.signature(base).parameters.values()
         except (TypeError, ValueError):
             break
-        named = [one for one in declared if one.kind not in STARRED]
-        if named or not declared:
-            return [_declared(one, base, inspect.getdoc(base) or "", constructor=True) for one in named]
-    return []
+        named, kinds = [one for one in declared if one.kind not in STARRED], {one.kind for one in declared}
+        own = [_declared(one, base, inspect.getdoc(base) or "", constructor=True) for one in named]
+        if by_keyword:
+            own = [replace(one, keyword=True, required=one.required and not found) for one in own]
+        found |= {one.name: one for one in own if one.name not in found}
+        by_keyword = inspect.Parameter.VAR_KEYWORD in kinds
+        if not by_keyword and (found or not declared):
+            break
+    return list(found.values())
 
 
 def _declared(
@@ -204,7 +218,7 @@ def _declared(
     """Return a declared parameter, of a function or of a constructor of modules, with values to try for it.
 
     A tensor is tried first if the documentation or the annotation mentions its shape, or that it is one. A string is
-    one that the documentation quotes.
+    one that the documentation quotes; if one is required, also in examples.
     """
     kind, said = _annotation_of(one, operator), documented(doc, one.name)
     own = Parameter.of(one.name, kind, one.default, keyword=one.kind is one.KEYWORD_ONLY, constructor=constructor)
@@ -212,7 +226,10 @@ def _declared(
     if not constructor and (shapes or IS_TENSOR.search(said)) and TENSOR in options:
         options = (TENSOR, *(value for value in options if value != TENSOR))
     if not options and (own.required or isinstance(one.default, str)):
-        options = tuple(word for word in dict.fromkeys(QUOTED.findall(said)) if word != one.default)
+        examples = PROMPTED.findall(doc) if own.required else ()
+        options = tuple(
+            word for word in dict.fromkeys(QUOTED.findall("\n".join((said, *examples)))) if word != one.default
+        )
     return replace(own, shapes=shapes, options=options)
 
 

@@ -9,7 +9,18 @@ from itertools import chain
 from math import prod
 from typing import Any
 
-from opcheck.draft.data import LARGEST, Data, SampleData, Shape, is_tensor, mapped, places, replaced, with_keyword
+from opcheck.draft.data import (
+    INDICES,
+    LARGEST,
+    Data,
+    SampleData,
+    Shape,
+    is_tensor,
+    mapped,
+    places,
+    replaced,
+    with_keyword,
+)
 from opcheck.draft.parameters import FUNCTIONS, TENSOR, Parameter, shapes_in
 
 RANKS = re.compile(
@@ -22,7 +33,7 @@ NUMBERS = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\w)|(?<=\d)x(\d+)|(\d+)(?=x\d)")
 ELEMENTS = re.compile(r"\b(?:contain|have|has|with|of|expected) (\d+) (?:elements?|entries)\b")
 """The pattern of the number of elements of a vector, as in `running_mean should contain 3 elements not 2`."""
 NEEDED = re.compile(
-    r"\b(require|specif|should be defined|must be (given|provided|defined|set)|at least one|needed"
+    r"\b(require|specif|should be defined|must be (given|provided|defined|set)|at least one|needed|KeyError|is not None"
     r"|(must not|cannot|can't) (both |all )?be None)"
 )
 """The pattern of an error about a missing argument. The message also names the argument."""
@@ -40,13 +51,19 @@ KINDS = (
         {"low": 0.1, "high": 0.9},
     ),
     (
-        re.compile(r"\b(Long(Tensor)?|int64|integer (tensors?|d?type)|integral|indices must|must be long)\b"),
-        {"dtype": "int64", "low": 0, "high": 2},
+        re.compile(
+            r"\b(Long(Tensor)?|int64|integer (tensors?|d?type)|integral|indices must|must be long"
+            r"|not implemented for '(Double|Float|Half|BFloat16))\b"
+        ),
+        INDICES,
     ),
+    (re.compile(r"[Oo]rthogonal|[Rr]otation matri|\bdet\("), {"through": "orthogonal"}),
     (re.compile(r"\b[Bb]ool(ean|Tensor)?\b|[Mm]ask must be"), {"dtype": "bool"}),
     (re.compile(r"cannot have requires_grad|not differentiable with respect to argument"), {"grad": False}),
 )
 """Words in errors that call for a structure, domain, dtype or constant, and the keys that give it to a tensor."""
+WANTS_FLOAT = re.compile(r"same dtype|floating[- ]point|must be (a )?float|not implemented for '(Long|Bool)'")
+"""The pattern of an error about a tensor of integers or booleans that should be one of numbers."""
 OF_DTYPES = re.compile(
     r"[dD](ata)?[ -]?types?\b|scalar type|\b[Ii]nteg(er|ral)|\bindex tensor|Double|[Ff]loat|[Hh]alf|\b(BF|FP)16\b"
     r"|int64|Long"
@@ -87,19 +104,28 @@ def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[
     for index, value in enumerate(each):
         if value in each[:index]:  # tensors that are alike may have to stay so
             yield from (mapped(partial(_instead_of, value, better), sample) for better in hints.better(value))
-    first = [{"shape": value["shape"]} for value in each if "shape" in value][:1]
+    first = next((_of_another(value["shape"]) for value in each if "shape" in value), [])
     for one in parameters:
-        is_needed = "NoneType" in said or (NEEDED.search(said) and one.name in named)
+        is_needed = "NoneType" in said or (NEEDED.search(hints.said) and one.name in named)
         if is_needed and not one.required and one.name not in sample.get("kwargs", {}):
             plain = [value for value in one.options if not is_tensor(value)]
             tensors = first if TENSOR in one.options or not one.annotation else []
             yield from (with_keyword(sample, one.name, value) for value in (*plain, *tensors, 2, [2, 2]))
 
 
+def _of_another(shape: list[int]) -> list[SampleData]:
+    """Return tensors that go with one of a shape: an equal one, and an index for each row, as of classes."""
+    return [{"shape": shape}, {"shape": shape[:1], **INDICES}]
+
+
 class Hints:
-    """What an error message, and the source lines that raised it, suggest about an argument."""
+    """What an error message, and the source lines that raised it, suggest about an argument.
+
+    The source is what an exception without a message says, such as `assert mask is not None`.
+    """
 
     def __init__(self, said: str, source: str) -> None:
+        said = said if ": " in said else f"{said} {source}"
         self.said, self.both = said, f"{said} {source}"
         self.shapes: list[Shape] = [(int(count),) for count in ELEMENTS.findall(said)]
         self.shapes += [shape for text in (said, source) for shape in shapes_in(text, LARGEST)]
@@ -134,6 +160,8 @@ class Hints:
         shapes = chain(self.shapes, _of_ranks(own, self.ranks), _with_sizes(own, self.numbers), longer)
         small = [shape for shape in dict.fromkeys(shapes) if shape != own and prod(shape) <= LARGEST]
         yield from ({**value, "shape": list(shape)} for shape in small)
+        if "dtype" in value and WANTS_FLOAT.search(self.said):
+            yield {"shape": list(own)}
         for words, kind in KINDS:
             if words.search(self.said) and not kind.items() <= value.items():
                 yield {**({"shape": list(own)} if "dtype" in kind else value), **kind}

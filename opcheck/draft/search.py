@@ -76,7 +76,7 @@ class Search:
             if tries:
                 variants = variants_of(self.name, self.caller.modules) if is_function else []
                 has_out = not is_function or takes_out(self.target) is not False
-                evaluated = self.in_evaluation(tries[0].sample)
+                evaluated = self.in_evaluation(tries[0])
                 draft = Draft.of(self.name, [*tries, *evaluated], self.caller.module, variants, out=has_out)
                 if isinstance(self.target, CustomOpDef):
                     draft.disclaim_unregistered()
@@ -86,11 +86,11 @@ class Search:
             self.hopeless = self.hopeless or RETURNS_NO_TENSOR
         return None
 
-    def in_evaluation(self, sample: SampleData) -> Iterator[Accepted]:
+    def in_evaluation(self, trained: Accepted) -> Iterator[Accepted]:
         """Yield the result of a sample in evaluation mode, if it differs from the result of the module in training."""
-        other = {**sample, "module": {"train": False}}
+        other = {**trained.sample, "module": {"train": False}}
         if self.caller.module is not None and self.caller.module.get("train", True):
-            yield from (one for one in self.tries([other], self.caller.called) if self.caller.differ(sample, other))
+            yield from (one for one in self.tries([other], self.caller.called) if self.caller.differ(trained, one))
 
     def refusal(self) -> str:
         """Return why no sample works, in one line."""

@@ -173,11 +173,13 @@ def test_strings_that_documentation_quotes_are_tried_where_a_string_is_taken():
             mode (str): ``"batch"`` or ``"row"``: the input's "batches" are dropped
             fmt: one of 'xyxy', 'xywh'.
             by: 'rows' or a number
+
+        >>> drop(x, 0.5, "none")
         """
 
     (parameters,) = parameters_of(drop, "demo.drop")
     options = {one.name: one.options for one in parameters}
-    assert options["mode"] == ("batch", "row", "batches")
+    assert options["mode"] == ("batch", "row", "batches", "none")
     assert options["fmt"] == ("xywh",)
     assert options["by"] == ()
     assert not any(isinstance(value, str) for name in ("x", "p") for value in options[name])
@@ -256,8 +258,20 @@ class Plain(Scale):
         super().__init__((2,))
 
 
+class Named(Scale):
+    def __init__(self, power: int, **kwargs):
+        super().__init__(**kwargs)
+
+
 def test_what_a_constructor_passes_on_is_what_that_of_its_base_takes():
-    assert [one.name for one in parameters_of_constructor(Passes)] == ["shape", "factor"]
+    passed = parameters_of_constructor(Passes)
+    assert [(one.name, one.required, one.keyword) for one in passed] == [("shape", True, True), ("factor", False, True)]
+    own, *passed = parameters_of_constructor(Named)
+    assert (own.name, own.required, own.keyword) == ("power", True, False)
+    assert [(one.name, one.required, one.keyword) for one in passed] == [
+        ("shape", False, True),  # the constructor may give it itself
+        ("factor", False, True),
+    ]
     assert parameters_of_constructor(Plain) == []
     assert [one.name for one in parameters_of_constructor(torch.nn.Linear)][:2] == ["in_features", "out_features"]
 
@@ -275,6 +289,9 @@ def starred(n: int, *rest: int): ...
 
 
 def unknown(n: Missing): ...  # noqa: F821
+
+
+def untyped(n: int, dtype=None, device=None): ...
 
 
 def nothing(): ...
@@ -304,7 +321,15 @@ def is_plain(function, path):
 
 @pytest.mark.parametrize(
     ("function", "takes_none"),
-    [(plain, True), (nothing, True), (listed, False), (partly, False), (starred, False), (unknown, False)],
+    [
+        (plain, True),
+        (untyped, True),
+        (nothing, True),
+        (listed, False),
+        (partly, False),
+        (starred, False),
+        (unknown, False),
+    ],
 )
 def test_annotations_show_that_no_tensor_is_taken(function, takes_none):
     assert is_plain(function, "mylib.function") is takes_none

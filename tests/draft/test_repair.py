@@ -27,6 +27,14 @@ X = [Parameter("x", (TENSOR,), True), Parameter("context", (), False)]
         ({"shape": [3]}, "IndexError: Dimension out of range", "", {"shape": [2, 3]}),
         ({"shape": [3]}, "IndexError: tensors used as indices must be long", "",
          {"shape": [3], "dtype": "int64", "low": 0, "high": 2}),
+        ({"shape": [3]}, "NotImplementedError: \"bincount_cpu\" not implemented for 'Double'", "",
+         {"shape": [3], "dtype": "int64", "low": 0, "high": 2}),
+        ({"shape": [3], "dtype": "int64", "low": 0, "high": 2}, "RuntimeError: m1 and m2 must have the same dtype",
+         "", {"shape": [3]}),
+        ({"shape": [3, 3]}, "ValueError: the matrices are not orthogonal", "",
+         {"shape": [3, 3], "through": "orthogonal"}),
+        ({"shape": [3, 3]}, "AssertionError", "assert torch.allclose(torch.det(x), x.new_tensor(1))",
+         {"shape": [3, 3], "through": "orthogonal"}),
         ({"shape": [3]}, "InputOutsideDomain", "", {"shape": [3], "low": 0.1, "high": 0.9}),
         ([2, 2], "ValueError: not enough values to unpack (expected 3, got 2)", "", [2, 2, 2]),
         (2, "TypeError: x must be Tensor, not int", "", {"shape": [2, 3]}),
@@ -76,6 +84,21 @@ def test_an_optional_tensor_that_is_missing_is_added():
     said = "TypeError: sigmoid(): argument 'input' must be Tensor, not NoneType"
     lessons = list(repairs_of({"args": [{"shape": [2]}]}, said, "", X))
     assert {"args": [{"shape": [2]}], "kwargs": {"context": {"shape": [2]}}} in lessons
+
+
+@pytest.mark.parametrize(
+    ("said", "source"),
+    [
+        ("ValueError: a context is required", ""),
+        ("TypeError: call() missing 1 required keyword-only argument: 'context'", ""),
+        ("KeyError: 'context'", ""),
+        ("AssertionError", "assert context is not None"),
+    ],
+)
+def test_an_optional_argument_may_be_a_tensor_like_the_first_or_a_class_for_each_row(said, source):
+    repairs = repairs_of({"args": [{"shape": [2, 3]}]}, said, source, X)
+    added = [one["kwargs"]["context"] for one in repairs if "kwargs" in one]
+    assert added == [{"shape": [2, 3]}, {"shape": [2], "dtype": "int64", "low": 0, "high": 2}, 2, [2, 2]]
 
 
 @pytest.mark.parametrize("name", ["output_size", "output size"])

@@ -9,6 +9,7 @@ import torch
 from operators import modules
 
 from opcheck.draft.attempt import OUT_OF_SIGHT, Refused
+from opcheck.draft.data import INDICES
 from opcheck.draft.guess import MOST_CONSTRUCTIONS, constructions
 from opcheck.draft.search import MOST_UNTESTABLE, RETURNS_NO_TENSOR, TAKES_NO_TENSOR, Search
 from opcheck.draft.workplace import Deadline, Trial, Workplace
@@ -219,6 +220,15 @@ class TestDrafts:
         assert "train" not in found.module
         assert not any("module" in sample for sample in draft("torch.nn.Linear").samples)
 
+    def test_modes_are_compared_without_a_derivative_too(self, monkeypatch):
+        class Noise(torch.nn.Dropout):
+            def forward(self, x):
+                return super().forward(torch.from_numpy(x.numpy()))
+
+        monkeypatch.setattr(modules, "Noise", Noise, raising=False)
+        monkeypatch.setattr(Noise, "__module__", "operators.modules")
+        assert draft("operators.modules.Noise").samples[-1]["module"] == {"train": False}
+
     def test_a_mode_that_is_given_is_the_only_one(self):
         assert draft("torch.nn.Dropout", module={"train": False}).module == {"train": False}
 
@@ -279,10 +289,8 @@ class TestDrafts:
 
 def test_an_optional_argument_that_is_required_has_to_meet_what_is_checked_next(monkeypatch):
     def contrast(x, labels=None, mask=None):
-        if labels is None and mask is None:
-            raise ValueError("labels and mask cannot both be None")
         if mask is None:
-            mask = labels[:, None] * labels
+            raise ValueError("labels without a mask cannot be used: mask is required")
         if mask.shape != (len(x), len(x)):
             raise ValueError("mask must have shape (batch_size, batch_size)")
         return mask @ x
@@ -293,6 +301,48 @@ def test_an_optional_argument_that_is_required_has_to_meet_what_is_checked_next(
         "args": [{"shape": [2, 3]}],
         "kwargs": {"mask": {"shape": [2, 2]}},
     }
+
+
+class Classes(torch.nn.Module):
+    """A loss of classes, which are an optional argument."""
+
+    def __init__(self, classes, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(classes, size))
+
+    def forward(self, x, labels=None, mask=None):
+        if labels is None:
+            raise ValueError("labels are required")
+        assert x.dim() == 2
+        return torch.nn.functional.nll_loss(torch.log_softmax(x @ self.weight.T, -1), labels)
+
+
+class WithPower(Classes):
+    """The same, with a keyword of its own: it passes on all others."""
+
+    def __init__(self, *args, power=2, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+class Binary(Classes):
+    """The same, for two classes: it gives one of the arguments itself."""
+
+    def __init__(self, factor, **kwargs):
+        super().__init__(classes=2, **kwargs)
+
+
+@pytest.mark.parametrize("make", [Classes, WithPower, Binary])
+def test_labels_are_classes_and_arguments_are_passed_on(make, monkeypatch):
+    monkeypatch.setattr(modules, make.__name__, make, raising=False)
+    monkeypatch.setattr(make, "__module__", "operators.modules")
+    found = draft(f"operators.modules.{make.__name__}")
+    (x,), kwargs = found.samples[0]["args"], found.samples[0]["kwargs"]
+    assert kwargs == {"labels": {"shape": x["shape"][:1], **INDICES}}
+    assert (found.module, make) in [
+        ({"args": [2, 2]}, Classes),
+        ({"kwargs": {"classes": 2, "size": 2}}, WithPower),
+        ({"args": [2], "kwargs": {"size": 2}}, Binary),
+    ]
 
 
 def test_an_example_helps_where_guesses_do_not(monkeypatch):
