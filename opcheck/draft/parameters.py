@@ -70,7 +70,7 @@ BY_TYPE: tuple[tuple[tuple[str, ...], list[Data], tuple[type, ...]], ...] = (
 
 PLAIN = {
     "int", "float", "complex", "number", "bool", "str", "None", "NoneType", "torch", "dtype", "device", "layout",
-    "Device", "Generator", "Size", "QScheme",
+    "Device", "Generator", "Size", "QScheme", "size", "shape",
 }  # fmt: skip
 """The words of types that hold no tensor, in annotations and in schemas of the dispatcher, or names of parameters."""
 WRAPPED = re.compile(r"typing\.|\b([Ll]ist|[Tt]uple|Sequence|Iterable|Optional|Union)\[|Literal\[.*?\]")
@@ -165,7 +165,7 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     except (TypeError, ValueError):
         return unknown
     required = any(one.default is one.empty for one in declared if one.kind not in STARRED)
-    if not required and any(one.kind is one.VAR_POSITIONAL for one in declared):
+    if not required and any(one.kind is one.VAR_POSITIONAL and one.name not in PLAIN for one in declared):
         return unknown
     owner = getattr(operator, "__self__", None)
     documented = (owner, owner.forward) if is_function(owner) else (operator,)

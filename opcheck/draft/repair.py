@@ -33,8 +33,8 @@ NUMBERS = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\w)|(?<=\d)x(\d+)|(\d+)(?=x\d)")
 ELEMENTS = re.compile(r"\b(?:contain|have|has|with|of|expected) (\d+) (?:elements?|entries)\b")
 """The pattern of the number of elements of a vector, as in `running_mean should contain 3 elements not 2`."""
 NEEDED = re.compile(
-    r"\b(require|specif|should be defined|must be (given|provided|defined|set)|at least one|needed|KeyError|is not None"
-    r"|(must not|cannot|can't) (both |all )?be None)"
+    r"\b(require|specif|should be defined|must be (given|provided|passed|defined|set)|at least one|needed|KeyError"
+    r"|is not None|(must not|cannot|can't) (both |all )?be None)"
 )
 """The pattern of an error about a missing argument. The message also names the argument."""
 BEYOND = re.compile(r"\b(less|larger|greater|longer|bigger|more) than\b")
@@ -58,6 +58,7 @@ KINDS = (
         INDICES,
     ),
     (re.compile(r"[Oo]rthogonal|[Rr]otation matri|\bdet\("), {"through": "orthogonal"}),
+    (re.compile(r"\b(for|be|requires|[Ee]xpected)( a)? complex"), {"dtype": "complex"}),
     (re.compile(r"\b[Bb]ool(ean|Tensor)?\b|[Mm]ask must be"), {"dtype": "bool"}),
     (re.compile(r"cannot have requires_grad|not differentiable with respect to argument"), {"grad": False}),
 )
