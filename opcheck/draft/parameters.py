@@ -190,26 +190,19 @@ def _schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
 
 
 def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
-    """Return the parameters of the constructor of a class of modules, or of its base class if it takes only `*args`.
-
-    What a constructor may pass on by `**kwargs`, besides its own parameters, is optional, until an error asks for it.
-    """
-    found: dict[str, Parameter] = {}
+    """Return the parameters of the constructor of a class of modules, or of its base class if it takes only `*args`."""
     by_keyword = False
     for base in make.__mro__:
         try:
             declared = inspect.signature(base).parameters.values()
         except (TypeError, ValueError):
             break
-        named, kinds = [one for one in declared if one.kind not in STARRED], {one.kind for one in declared}
-        own = [_declared(one, base, inspect.getdoc(base) or "", constructor=True) for one in named]
-        if by_keyword:
-            own = [replace(one, keyword=True, required=one.required and not found) for one in own]
-        found |= {one.name: one for one in own if one.name not in found}
-        by_keyword = inspect.Parameter.VAR_KEYWORD in kinds
-        if not by_keyword and (found or not declared):
-            break
-    return list(found.values())
+        named = [one for one in declared if one.kind not in STARRED]
+        if named or not declared:
+            own = [_declared(one, base, inspect.getdoc(base) or "", constructor=True) for one in named]
+            return [replace(one, keyword=one.keyword or by_keyword) for one in own]
+        by_keyword = any(one.kind is one.VAR_KEYWORD for one in declared)
+    return []
 
 
 def _declared(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from math import prod
@@ -37,6 +38,8 @@ NEEDED = re.compile(
     r"|is not None|(must not|cannot|can't) (both |all )?be None)"
 )
 """The pattern of an error about a missing argument. The message also names the argument."""
+MISSING = re.compile(r"missing \d+ required|^KeyError")
+"""The pattern of an error that names arguments, also those that a function only passes on, by `**kwargs`."""
 BEYOND = re.compile(r"\b(less|larger|greater|longer|bigger|more) than\b")
 """The pattern of an error about a size that must be beyond a number: the next number is tried, too."""
 OUT_OF_RANGE = re.compile(r"out of (range|bounds)")
@@ -97,6 +100,7 @@ def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[
     for is added.
     """
     hints = Hints(said, source)
+    parameters = [*parameters, *_passed_on(said, {one.name for one in parameters})]
     named = {key for place, one in enumerate(parameters) if hints.names(one.name) for key in (place, one.name)}
     every = sorted(places(sample), key=lambda own: own[0][1] not in named)
     for path, value in every:
@@ -112,6 +116,12 @@ def repairs_of(sample: SampleData, said: str, source: str, parameters: Sequence[
             plain = [value for value in one.options if not is_tensor(value)]
             tensors = first if TENSOR in one.options or not one.annotation else []
             yield from (with_keyword(sample, one.name, value) for value in (*plain, *tensors, 2, [2, 2]))
+
+
+def _passed_on(said: str, known: Container[str]) -> list[Parameter]:
+    """Return the parameters that an error says are missing, without known ones: constructors often pass on others."""
+    names = [name for name in re.findall(r"'(\w+)'", said) if MISSING.search(said) and name not in known]
+    return [replace(Parameter.of(name, "", constructor=True), required=False) for name in names]
 
 
 def _of_another(shape: list[int]) -> list[SampleData]:

@@ -258,20 +258,9 @@ class Plain(Scale):
         super().__init__((2,))
 
 
-class Named(Scale):
-    def __init__(self, power: int, **kwargs):
-        super().__init__(**kwargs)
-
-
 def test_what_a_constructor_passes_on_is_what_that_of_its_base_takes():
     passed = parameters_of_constructor(Passes)
     assert [(one.name, one.required, one.keyword) for one in passed] == [("shape", True, True), ("factor", False, True)]
-    own, *passed = parameters_of_constructor(Named)
-    assert (own.name, own.required, own.keyword) == ("power", True, False)
-    assert [(one.name, one.required, one.keyword) for one in passed] == [
-        ("shape", False, True),  # the constructor may give it itself
-        ("factor", False, True),
-    ]
     assert parameters_of_constructor(Plain) == []
     assert [one.name for one in parameters_of_constructor(torch.nn.Linear)][:2] == ["in_features", "out_features"]
 

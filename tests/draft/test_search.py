@@ -331,7 +331,22 @@ class Binary(Classes):
         super().__init__(classes=2, **kwargs)
 
 
-@pytest.mark.parametrize("make", [Classes, WithPower, Binary])
+class Read(Classes):
+    """The same, which reads its arguments."""
+
+    def __init__(self, **kwargs):
+        super().__init__(classes=kwargs["classes"], size=kwargs["size"])
+
+
+class Grouped(Classes):
+    """The same, which passes its arguments on to another module."""
+
+    def __init__(self, *, factor=1, **kwargs):
+        torch.nn.Module.__init__(self)
+        self.weight = Classes(**kwargs).weight
+
+
+@pytest.mark.parametrize("make", [Classes, WithPower, Binary, Read, Grouped])
 def test_labels_are_classes_and_arguments_are_passed_on(make, monkeypatch):
     monkeypatch.setattr(modules, make.__name__, make, raising=False)
     monkeypatch.setattr(make, "__module__", "operators.modules")
@@ -340,7 +355,7 @@ def test_labels_are_classes_and_arguments_are_passed_on(make, monkeypatch):
     assert kwargs == {"labels": {"shape": x["shape"][:1], **INDICES}}
     assert (found.module, make) in [
         ({"args": [2, 2]}, Classes),
-        ({"kwargs": {"classes": 2, "size": 2}}, WithPower),
+        *(({"kwargs": {"classes": 2, "size": 2}}, one) for one in (WithPower, Read, Grouped)),
         ({"args": [2], "kwargs": {"size": 2}}, Binary),
     ]
 
