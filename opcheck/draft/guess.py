@@ -12,7 +12,9 @@ from opcheck.draft.parameters import IDENTITY, TENSOR, Parameter, parameters_of_
 
 COMMON: tuple[Shape, ...] = (
     (2, 3), (3,), (3, 3), (2, 3, 3), (2, 3, 4), (1, 2, 4, 4), (), (4,), (2, 4), (4, 4), (1, 1, 6, 6), (1, 2, 2, 2, 2),
+    (1, 1, 16, 16),
 )  # fmt: skip
+"""Shapes to try, at last that of an image as large as windows of metrics, which often have 7 to 11 pixels."""
 TOGETHER: dict[int, tuple[tuple[Shape, ...], ...]] = {
     2: (((2, 3), (3,)), ((2, 3), (3, 2)), ((2, 3), (2,)), ((2, 3, 3), (2, 3)), ((1, 2, 4, 4), (3, 2, 2, 2))),
     3: (((2, 3), (4, 3), (4,)), ((1, 2, 5), (3, 2, 2), (3,)), ((1, 2, 4, 4), (3, 2, 2, 2), (3,)), ((2, 3), (3,), (3,))),

@@ -46,3 +46,11 @@ def test_without_the_map_the_message_names_it(outcomes, dtype):
     (outcome,) = outcomes(spec("masked", ""), checks=("backward",), dtypes=(dtype,)).values()
     assert outcome.outcome == "failed"
     assert 'write outputs = { apply = "finite" }' in outcome.message
+
+
+@BOTH
+def test_one_tensor_may_be_both_sides_of_a_pole(verdict_of, dtype):
+    samples = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3] }] }]"
+    assert verdict_of("operators.infinite.decibels", "aliasing", dtype, samples=samples).outcome == "passed"
+    wrong = verdict_of("operators.infinite.decibels_wrong_for_one", "aliasing", dtype, samples=samples)
+    assert wrong.reason.startswith("aliasing: the values for one tensor as both x and y differ")

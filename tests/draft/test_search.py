@@ -360,6 +360,16 @@ def test_labels_are_classes_and_arguments_are_passed_on(make, monkeypatch):
     ]
 
 
+def test_an_image_may_have_to_be_larger_than_a_window(monkeypatch):
+    def blur(image):
+        _, _, _, _ = image.shape
+        return image[:, :, 10:, 10:] * image[:, :, :-10, :-10]
+
+    monkeypatch.setattr(modules, "blur", blur, raising=False)
+    monkeypatch.setattr(blur, "__module__", "operators.modules")
+    assert draft("operators.modules.blur").samples[0] == {"args": [{"shape": [1, 1, 16, 16]}]}
+
+
 def test_an_example_helps_where_guesses_do_not(monkeypatch):
     def needs_seven(x, *, how):
         """Take rows of seven.
