@@ -97,9 +97,14 @@ def _real(x: Tensor) -> Tensor:
 
 
 def orthogonal(x: Tensor) -> Tensor:
-    """Return the matrix exponential of the skew-Hermitian part: an orthogonal (unitary) matrix."""
-    exponential: Tensor = torch.linalg.matrix_exp((x - adjoint(x)) / 2)
-    return exponential
+    """Return the Cayley transform of the skew-Hermitian part: an orthogonal (unitary) matrix, without reflection.
+
+    Derivatives in torch rule out its matrix exponential, whose gradient loses digits if the cotangent is large, and
+    `solve`, whose tangent has no right gradient.
+    """
+    skew, one = (x - adjoint(x)) / 4, torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+    rotation: Tensor = torch.linalg.inv(one - skew) @ (one + skew)
+    return rotation
 
 
 def unit_norm(x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import pytest
 import scipy.linalg
 import torch
 from numpy.typing import NDArray
+from torch.autograd import forward_ad
 from torch.testing import make_tensor
 
 from opcheck.samples.through import THROUGH
@@ -95,12 +96,37 @@ class TestMatrices:
             np.testing.assert_allclose(y, x @ adjoint(x) + np.eye(shape[-1]), rtol=1e-12)
             assert np.linalg.eigvalsh(y).min() > 1 - 1e-12
 
-    def test_orthogonal_gives_the_exponential_of_the_skew_part(
+    def test_orthogonal_gives_a_rotation_near_the_exponential_of_the_skew_part(
         self, shape: tuple[int, ...], dtype: torch.dtype
     ) -> None:
-        for x, y in pairs("orthogonal", shape, dtype):
-            np.testing.assert_allclose(y, scipy.linalg.expm((x - adjoint(x)) / 2), atol=1e-12)
+        for _, y in pairs("orthogonal", shape, dtype):
             np.testing.assert_allclose(y @ adjoint(y), np.eye(shape[-1]), atol=1e-12)
+            assert dtype.is_complex or np.linalg.det(y) > 0
+        for x, y in ((x, THROUGH["orthogonal"](torch.tensor(x / 100))) for x, _ in pairs("orthogonal", shape, dtype)):
+            np.testing.assert_allclose(y, scipy.linalg.expm((x - adjoint(x)) / 200), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", get_args(Through))
+def test_gradients_keep_their_digits_if_cotangents_are_large(name: str, dtype: torch.dtype) -> None:
+    x = torch.rand(4, 4, dtype=dtype).requires_grad_()
+    y = THROUGH[name](x)
+    v = torch.rand_like(y)
+    (small,), (large,) = (torch.autograd.grad(y, x, scale * v, retain_graph=True) for scale in (1, 2**20))
+    torch.testing.assert_close(large / 2**20, small, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", get_args(Through))
+def test_tangents_have_the_gradient_of_the_gradient(name: str) -> None:
+    x, tangent = torch.rand(2, 4, 4, dtype=torch.float64)
+    v = torch.rand_like(x)
+    leaf = x.clone().requires_grad_()
+    with forward_ad.dual_level():
+        pushed = forward_ad.unpack_dual(THROUGH[name](forward_ad.make_dual(leaf, tangent))).tangent
+        (actual,) = torch.autograd.grad(pushed, leaf, v) if pushed.requires_grad else (torch.zeros_like(x),)
+    (gradient,) = torch.autograd.grad(THROUGH[name](leaf), leaf, v, create_graph=True)
+    expected = torch.autograd.grad(gradient, leaf, tangent)[0] if gradient.requires_grad else torch.zeros_like(x)
+    torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (3, 2), (1, 3), (2, 3, 1)])
