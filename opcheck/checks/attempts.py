@@ -17,6 +17,7 @@ from opcheck.checks.verdict import Verdict
 from opcheck.derivatives import TooLarge, tried
 from opcheck.derivatives.coordinates import vector
 from opcheck.planning.expectations import is_about
+from opcheck.planning.kinds import check_kinds
 from opcheck.samples.cache import once
 from opcheck.samples.choices import keywords_of
 from opcheck.samples.derive import Change, Derived, Keywords, Scope, derived, in_turn, keeps_ties, room_of
@@ -255,7 +256,10 @@ def at_derived(
     sample: the derived sample, or a smaller one that still fails.
     words: lines about the sizes and values at which the check begins to fail, see `smallest`.
     how: the instruction to users in front of the sample.
+
+    No line says how to disclaim the check, since it passes at the written sample.
     """
     title = f"derived: {one.what}: {check}: {verdict.title.removeprefix(f'{check}: ')}"
-    lines = [*words, f"{how}: {sample.toml()}", f"realized: {verdict.realized}", verdict.detail, one.remedy]
+    detail = (line for line in verdict.detail.splitlines() if line != check_kinds()[check].remedy)
+    lines = [*words, f"{how}: {sample.toml()}", f"realized: {verdict.realized}", *detail, one.remedy]
     return replace(verdict, title=title, detail="\n".join(filter(None, lines)), at=(check, sample))

@@ -378,6 +378,27 @@ def test_a_gradient_of_the_wrong_shape_is_no_refusal(tmp_path, dtype):
     found = outcome_of(tmp_path, "pooled", dtype, keys=NO_FORWARD)
     assert found.outcome == "failed"
     assert "backward raised RuntimeError: Function PooledBackward returned an invalid gradient" in found.reason
+    assert "set supports.backward = false" not in found.message  # it works at the written sample
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "samples", "advice"),
+    [
+        ("wrong_beyond_16", ONE, 'let the operator refuse them, or leave "size" out of vary'),
+        ("wrong_for_rank_3", ONE, 'let the operator refuse them, or leave "rank" out of vary'),
+        (
+            "wrong_broadcast",
+            TWO.replace("args", 'vary = ["broadcast"], args'),
+            'let the operator refuse them, or leave "broadcast" out of vary',
+        ),
+        ("wrong_at_zero", ONE, "if such numbers are not meant, write low, high or exclude in the sample"),
+    ],
+)
+def test_who_does_not_mean_such_samples_is_told_what_to_write(tmp_path, name, samples, advice, dtype):
+    found = outcome_of(tmp_path, name, dtype, samples)
+    assert found.outcome == "failed"
+    assert advice in found.message, found.message
 
 
 @BOTH

@@ -88,6 +88,17 @@ def test_an_argument_left_out_that_has_a_derivative_fails(verdict_of):
     assert "backward is disclaimed, but works" in outcome.reason
 
 
+def test_who_leaves_out_a_constant_is_told_what_to_write(verdict_of):
+    keys = 'supports = { backward = ["x"], forward_ad = false, vmap = false }'
+    samples = "samples = [{ args = [{ shape = [2] }, { shape = [2] }] }]"
+    outcome = verdict_of("operators.partial.times_constant", "unsupported", keys=keys, samples=samples)
+    assert outcome.outcome == "failed"
+    assert "if an argument is a constant to the operator, write grad = false in its tensor" in outcome.message
+    keys, samples = keys.replace('backward = ["x"], ', ""), samples.replace("[2] }] }", "[2], grad = false }] }")
+    for check in ("backward", "unsupported"):
+        assert verdict_of("operators.partial.times_constant", check, keys=keys, samples=samples).outcome == "passed"
+
+
 @pytest.mark.parametrize("backward", ['["input", "other"]', "[0, 1]"])
 def test_a_list_of_all_arguments_disclaims_nothing(verdict_of, backward):
     samples = "samples = [{ args = [{ shape = [2] }, { shape = [2] }] }, { args = [{ shape = [0] }, 2.0] }]"

@@ -24,6 +24,24 @@ def of_vectors(x: Tensor) -> Tensor:
     return OfVectors.apply(x)
 
 
+class TimesConstant(torch.autograd.Function):
+    """The product with a constant, such as a mask, whose gradient is None."""
+
+    @staticmethod
+    def forward(ctx, x, constant):
+        ctx.save_for_backward(constant)
+        return x * constant
+
+    @staticmethod
+    def backward(ctx, v):
+        (constant,) = ctx.saved_tensors
+        return v * constant.conj(), None
+
+
+def times_constant(x: Tensor, constant: Tensor) -> Tensor:
+    return TimesConstant.apply(x, constant)
+
+
 class Exhausts(torch.autograd.Function):
     """2x, with a backward pass that runs out of memory."""
 

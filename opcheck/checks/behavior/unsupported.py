@@ -32,8 +32,11 @@ have the third."""
 EXPECT = 'expect this failure, with when = { check = "unsupported" } and outcome = "fail" in [[operator.expect]]'
 OF_LIBRARY = f"torch.library cannot register a forward mode, and torch gives zeros: {EXPECT}"
 OF_WRITING = (
-    "torch.library registers no derivative of an operator that changes its arguments, and torch ignores what it "
-    f"writes: {EXPECT}"
+    "autograd ignores what an operator writes to its arguments in torch.library or under torch.no_grad(): "
+    f"{EXPECT}"
+)
+OF_CONSTANTS = (
+    "if an argument is a constant to the operator, write grad = false in its tensor, and no supports.backward"
 )
 
 
@@ -128,12 +131,20 @@ def _answer(feature: str, subject: Subject) -> tuple[Answer, Verdict]:
     if meaning == "wrong":
         title = f"unsupported: {feature} is disclaimed, but gives wrong numbers instead of an error"
         lines = [verdict.title, *(line for line in verdict.detail.splitlines() if line not in ADVICE)]
-        if feature in ("backward", "forward_ad") and subject.case.operator.spec.is_registered:
-            lines += [OF_WRITING] if subject.function.writes else [OF_LIBRARY] * (feature == "forward_ad")
-        return meaning, fails(title, "\n".join(lines), feature=feature)
+        lines.append(_advice(feature, subject))
+        return meaning, fails(title, "\n".join(filter(None, lines)), feature=feature)
     if meaning == "silent":
         return meaning, inapplicable(verdict.title)
     return meaning, verdict if meaning == "untried" else HOLDS
+
+
+def _advice(feature: str, subject: Subject) -> str:
+    """Return what to write if an operator cannot refuse a disclaimed feature; empty if it can."""
+    if subject.function.writes and feature in ("backward", "forward_ad"):
+        return OF_WRITING
+    if feature == "backward" and isinstance(subject.supports.backward, tuple):
+        return OF_CONSTANTS
+    return OF_LIBRARY if feature == "forward_ad" and subject.case.operator.spec.is_registered else ""
 
 
 def _meaning(kind: CheckKind, verdict: Verdict) -> Answer:

@@ -153,8 +153,8 @@ def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verd
         return confirmed(context, written, one, answer, PerSample(jacobian), said_of)
     sample, words = smallest(one, written, lambda sample: said_of(attempt(context, written, sample)), answer)
     code = asserted(for_vectors(MEMORIES[bad.memory].code)) if bad else ""
-    lines = [*words, f"add this sample: {sample.toml()}", said.note]
-    wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join(lines), code=code)
+    lines = [*words, f"add this sample: {sample.toml()}", said.note, one.remedy]
+    wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join(filter(None, lines)), code=code)
     return replace(wrong, at=("backward", sample))
 
 

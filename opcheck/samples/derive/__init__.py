@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from random import Random
 
-from opcheck.samples.derive.change import Derived, Keywords, Scope, is_free, with_one
+from opcheck.samples.derive.change import Derived, Keywords, Others, Scope, is_free, with_one
 from opcheck.samples.derive.keywords import by_keyword
 from opcheck.samples.derive.layouts import by_layout
 from opcheck.samples.derive.shrink import smallest
@@ -58,6 +58,13 @@ BY_WAY: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
 """The function that varies samples in each way. Not in the table: "sum", see `lengthened`, `enlarged` and
 low_precision_grad.
 """
+UNMEANT = 'if such arguments are not meant, let the operator refuse them, or leave "{}" out of vary'
+REMEDIES: dict[Way, str] = {
+    **{way: UNMEANT.format(way) for way in ("size", "empty", "rank", "broadcast", "keyword")},
+    "value": "if such numbers are not meant, write low, high or exclude in the sample",
+    "mask": 'if the tensor is not a mask, leave "mask" out of vary',
+}
+"""What to write if an operator is not meant for the samples of a way that have no remedy of their own."""
 LARGE = 300.0
 """A number in the range of float16, which ends at 65,504, and whose square is not."""
 
@@ -74,7 +81,7 @@ def derived(sample: Sample, scope: Scope, ways: Collection[Way] = WAYS) -> Itera
         return
     scope = replace(scope, sizes=SIZES) if scope.is_thorough else scope
     varied = (way for way in sample.vary if way in BY_WAY and (scope.is_thorough or way in ways))
-    ones = {way: list(BY_WAY[way](sample, scope)) for way in varied}
+    ones = {way: [_advised(one, REMEDIES.get(way, "")) for one in BY_WAY[way](sample, scope)] for way in varied}
     wanted = [one for way, own in ones.items() if way in ways for one in own]
     pairs = _paired(sample, ones, scope, ways) if scope.is_thorough and wanted else ()
     for one in chain(wanted, pairs):
@@ -108,7 +115,8 @@ def squared(one: Derived) -> Iterator[Derived]:
     own = symbols(one.unnamed)
     if len(own) > 1:
         size = max(own)
-        other = Derived(f"{one.what}, all sizes {size}", resized(one.unnamed, dict.fromkeys(own, size)))
+        what = f"{one.what}, all sizes {size}"
+        other = Derived(what, resized(one.unnamed, dict.fromkeys(own, size)), remedy=one.remedy)
         yield from _within(other, room_of(one.unnamed))
 
 
@@ -137,6 +145,15 @@ def in_turn(each: Sequence[Sequence[Change]], start: int = 0) -> list[list[Seque
     return turns
 
 
+def _advised(one: Derived, remedy: str) -> Derived:
+    """Return a derived sample with a remedy, unless it has one, and likewise those to try in its place."""
+
+    def advised(others: Others) -> Others:
+        return lambda: (_advised(other, remedy) for other in others())
+
+    return replace(one, remedy=one.remedy or remedy, apart=advised(one.apart), smaller=advised(one.smaller))
+
+
 def _within(one: Derived, room: int) -> Iterator[Derived]:
     """Yield a sample if it has at most `room` elements, else smaller versions that do."""
     if one.unnamed.elements <= room:
@@ -163,4 +180,4 @@ def _paired(
         others = list(BY_WAY[way](first.unnamed, together)) if way in ways else []
         if others:
             second = draw.choice(others)
-            yield Derived(f"{first.what}, {second.what}", second.unnamed)
+            yield Derived(f"{first.what}, {second.what}", second.unnamed, remedy=first.remedy)
