@@ -19,6 +19,7 @@ from opcheck.checks.verdict import (
     EMPTY,
     HOLDS,
     NO_LEAVES,
+    OF_NO_LEAVES,
     Raised,
     Verdict,
     blocked,
@@ -114,7 +115,8 @@ class PerSample:
                 reasons[verdict.title] = verdict
         if not settled:
             why = f": {'; '.join(reasons)}" if reasons else ""
-            error = cannot(f"{context.case.check}: no sample tests {self.tests}{why}", ADD_A_SAMPLE)
+            hint = OF_NO_LEAVES if [*reasons] == [NO_LEAVES.title] else ADD_A_SAMPLE
+            error = cannot(f"{context.case.check}: no sample tests {self.tests}{why}", hint)
             fields = [verdict.fields for verdict in reasons.values()]
             yield replace(error, fields=fields[0]) if len(fields) == 1 else error
 

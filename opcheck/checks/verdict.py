@@ -185,6 +185,10 @@ def untested(why: str) -> Verdict:
 NOTHING = untested("the check compares nothing")
 NO_GRAPH = untested("no output requires grad: there is no backward pass")
 NO_LEAVES = untested("no tensor to differentiate with respect to")
+OF_NO_LEAVES = (
+    "leave out grad = false, or the dtype, of a floating tensor; if the operator has no derivative, "
+    "supports = { backward = false, forward_ad = false } says so"
+)
 NO_DERIVATIVE = untested("no output is of a floating or complex dtype")
 EMPTY_DERIVATIVE = untested("the outputs that have a derivative are empty")
 EMPTY = untested("inputs or outputs are empty")

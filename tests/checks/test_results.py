@@ -108,3 +108,4 @@ def test_a_class_is_no_operator(outcomes, name):
 def test_an_operator_that_returns_nothing_may_lack_a_key(verdict_of):
     outcome = verdict_of("operators.results.as_none", "backward", samples=SAMPLES)
     assert "if it returns nothing but changes its first argument, write inplace = true" in outcome.message
+    assert "for others, inplace = [names]" in outcome.message

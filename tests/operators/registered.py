@@ -83,3 +83,25 @@ def sum_of_one_shape(x: Tensor, y: Tensor) -> Tensor:
 
 sum_of_one_shape.register_fake(lambda x, y: torch.empty_like(x))
 sum_of_one_shape.register_autograd(lambda ctx, v: (v, v))
+
+
+@torch.library.custom_op("opcheck_tests::fill_cache", mutates_args=("cache",))
+def fill_cache(cache: Tensor, new: Tensor) -> None:
+    cache[: len(new)] = new
+
+
+@torch.library.custom_op("opcheck_tests::momentum_step", mutates_args=("weight", "momentum"))
+def momentum_step(weight: Tensor, gradient: Tensor, momentum: Tensor) -> None:
+    momentum.mul_(0.9).add_(gradient)
+    weight.sub_(momentum)
+
+
+for _writing in (fill_cache, momentum_step):
+    _writing.register_fake(lambda *_: None)
+
+
+@torch.no_grad()
+def momentum_stepped(weight: Tensor, gradient: Tensor, momentum: Tensor) -> tuple[Tensor, Tensor]:
+    weight, momentum = weight.detach().clone(), momentum.detach().clone()
+    momentum_step(weight, gradient, momentum)
+    return weight, momentum

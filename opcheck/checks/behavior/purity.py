@@ -27,6 +27,10 @@ from opcheck.text import class_of
 T = TypeVar("T")
 SEEDS = (0x5EED_0F_0C4EC4, 0x5EED_AB_0C4EC4)
 """Seeds that no operator sets by itself."""
+MEANT = (
+    'if the operator is meant to change it, list it in inplace, as in inplace = ["x", "residual"]: it is part of the result '
+    "then; if what is written does not matter, set supports.purity = false"
+)
 STAGES = {
     "forward": ("", "", "function(*inputs)"),
     "backward": (CALL, ", *outputs, *cotangents", "pulled(outputs, inputs, cotangents)"),
@@ -64,7 +68,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     watched = [Watched.of(*named) for named in tensors_among(args, kwargs, parameters)]
     verdict, _ = _unseeded("forward", lambda: subject.function.called(args, kwargs))
     yield verdict
-    yield _unchanged("forward", watched, names)
+    yield _unchanged("forward", watched, names, advice=MEANT)
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
     for leaf in leaves if are_strided(subject.leaves) else ():
         leaf.grad = torch.zeros_like(leaf)  # as if gradients were accumulated: an operator must not add to .grad
@@ -113,11 +117,13 @@ def _unseeded(stage: str, run: Callable[[], T]) -> tuple[Verdict, T]:
     return fails(f"purity: {stage} seeds {seeded.name}, so that later random numbers repeat", seeded.remedy), returned
 
 
-def _unchanged(stage: str, watched: Iterable[Watched], held: Container[str], how: str = "") -> Verdict:
+def _unchanged(
+    stage: str, watched: Iterable[Watched], held: Container[str], how: str = "", advice: str = ""
+) -> Verdict:
     """Return whether a stage has left the watched tensors unchanged.
 
     held: the names of the tensors that the operator captures, for which there is no code in plain torch.
-    how: text about an exception that the stage raised.
+    how: text about an exception that the stage raised; advice: what to write in the spec.
     """
     changed = [(item.name, change) for item in watched if (change := item.change())]
     if not changed:
@@ -126,7 +132,7 @@ def _unchanged(stage: str, watched: Iterable[Watched], held: Container[str], how
     before, more, itself = STAGES[stage]
     given = f"{before}given = [*inputs, *constants{more}]\nexpected = [x.detach().clone() for x in given]"
     code = "" if name in held else asserted(f"{given}\n{itself}\nactual = [x.detach() for x in given]")
-    detail = "\n".join(other for _, other in others)
+    detail = "\n".join(filter(None, [*(other for _, other in others), advice]))
     return fails(f"purity: {stage}{how} changes what it is given: {change}", detail, code=code)
 
 

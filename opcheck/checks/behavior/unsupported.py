@@ -13,7 +13,7 @@ from opcheck.checks.calls import has_tangents
 from opcheck.checks.jacobian.compare import ADVICE
 from opcheck.checks.per_sample import implementation, prepared, too_coarse, verdict_by, with_sample
 from opcheck.checks.subject import Context, Subject
-from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails, inapplicable, remedy, untested
+from opcheck.checks.verdict import HOLDS, OF_NO_LEAVES, Verdict, cannot, fails, inapplicable, remedy, untested
 from opcheck.derivatives import tried
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.results import with_gradient
@@ -77,7 +77,7 @@ def _tried(context: Context, feature: str) -> Iterator[Verdict]:
     if feature == "backward" and tried(lambda: _lists_all(context)) is True:
         yield HOLDS  # nothing is disclaimed
         return
-    answers: set[Answer] = set()
+    answers, has_leaves = set[Answer](), False
     plain, context = context, replace(context, requires_grad=feature == "backward" or context.requires_grad)
     for sample in context.case.samples:
         subject = prepared(context, sample, derivative=True)
@@ -90,6 +90,7 @@ def _tried(context: Context, feature: str) -> Iterator[Verdict]:
         else:
             said, verdict = _answer(feature, subject)
             answers.add(said)
+            has_leaves = has_leaves or bool(subject.leaves)
             yield with_sample(verdict, sample, subject)
     if answers & {"refused", "wrong", "untried"}:
         return
@@ -98,7 +99,8 @@ def _tried(context: Context, feature: str) -> Iterator[Verdict]:
         key = f"supports.{feature}"
         yield fails(title, f"take {key} out of the spec", feature=feature, **remedy(key, True))
     else:
-        yield cannot(f"unsupported: no sample shows whether {feature} is refused", "add a sample that does")
+        hint = "add a sample that does" if has_leaves else OF_NO_LEAVES
+        yield cannot(f"unsupported: no sample shows whether {feature} is refused", hint)
 
 
 def _accepts_plain_tensors(context: Context, sample: Sample) -> bool:
