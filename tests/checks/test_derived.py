@@ -221,20 +221,23 @@ def test_what_written_samples_let_pass_is_found_and_made_small(tmp_path, outcome
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("pairs_with_fake_of_even", ("1031", "Shapes torch.Size([1, 1]) and torch.Size([1, 0]) are not equal")),
+        ("pairs_with_fake_of_even", ("size 4 -> 1: ", "Shapes torch.Size([1, 1]) and torch.Size([1, 0]) are not equal")),
         pytest.param(
             *("half_in_any_memory", ("memory transposed", "Stride mismatch")),
             marks=pytest.mark.skipif(
                 torch.__version__ < "2.7", reason="torch does not compare strides of fake tensors"
             ),
         ),
+        ("weighted_rows_of_matrices", ("leading dims of 2, 1 of tensor 0", "test_faketensor")),
+        ("weighted_rows", ()),
         ("pairs", ()),
         ("right_half", ()),
         ("sum_of_one_shape", ()),
     ],
 )
 def test_fake_tensors_are_like_real_ones_at_other_sizes_and_in_other_memory(outcomes, name, found):
-    shapes = ", ".join(["{ shape = [2, 4] }"] * (2 if name == "sum_of_one_shape" else 1))
+    others = {"sum_of_one_shape": ", { shape = [2, 4] }", "weighted_rows": ", { shape = [4] }"}
+    shapes = "{ shape = [2, 4] }" + others.get(name.removesuffix("_of_matrices"), "")
     text = f"""
 [[operator]]
 name       = "operators.registered.{name}"
@@ -250,6 +253,21 @@ samples    = [{{ args = [{shapes}] }}]
     if found:
         assert "registration: test_faketensor failed" in own.reason
         assert all(part in own.message for part in found), own.message
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("blocks", "passed"), ("blocks_but_one", "failed")])
+def test_fake_tensors_are_like_real_ones_if_a_single_tensor_is_empty(outcomes, name, outcome):
+    text = f"""
+[[operator]]
+name       = "operators.registered.{name}"
+registered = true
+dtypes     = "real"
+supports   = {{ backward = false, forward_ad = false }}
+samples    = [{{ args = [{{ shape = [2, 4] }}] }}]
+"""
+    (own,) = outcomes(text, checks=("registration",), dtypes=("float64",)).values()
+    assert own.outcome == outcome, own.message
+    assert outcome == "passed" or own.reason.startswith("derived: size 2 -> 0: registration: test_faketensor failed")
 
 
 @pytest.mark.parametrize("is_busy", [False, True])

@@ -85,6 +85,38 @@ sum_of_one_shape.register_fake(lambda x, y: torch.empty_like(x))
 sum_of_one_shape.register_autograd(lambda ctx, v: (v, v))
 
 
+def _weighted_rows(x: Tensor, weight: Tensor) -> Tensor:
+    return (x * weight).sum(-1)
+
+
+def _weighted_rows_backward(ctx, v):
+    x, weight = ctx.saved_tensors
+    rows = (v[..., None] * x).reshape(-1, x.shape[-1])
+    return v[..., None] * weight, rows.sum(0)
+
+
+def _keeps_both(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+weighted_rows = torch.library.custom_op("opcheck_tests::weighted_rows", _weighted_rows, mutates_args=())
+weighted_rows.register_fake(lambda x, weight: x.new_empty(x.shape[:-1]))
+weighted_rows_of_matrices = torch.library.custom_op("opcheck_tests::of_matrices", _weighted_rows, mutates_args=())
+weighted_rows_of_matrices.register_fake(lambda x, weight: x.new_empty(x.shape[0]))
+for _rows in (weighted_rows, weighted_rows_of_matrices):
+    _rows.register_autograd(_weighted_rows_backward, setup_context=_keeps_both)
+
+
+def _blocks(x: Tensor) -> Tensor:
+    return x.new_zeros(-(-x.numel() // 128))
+
+
+blocks = torch.library.custom_op("opcheck_tests::blocks", _blocks, mutates_args=())
+blocks.register_fake(lambda x: x.new_empty((x.numel() + 127) // 128))
+blocks_but_one = torch.library.custom_op("opcheck_tests::blocks_but_one", _blocks, mutates_args=())
+blocks_but_one.register_fake(lambda x: x.new_empty((x.numel() - 1) // 128 + 1 if x.numel() else 1))
+
+
 @torch.library.custom_op("opcheck_tests::fill_cache", mutates_args=("cache",))
 def fill_cache(cache: Tensor, new: Tensor) -> None:
     cache[: len(new)] = new

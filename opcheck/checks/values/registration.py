@@ -16,6 +16,7 @@ from opcheck.derivatives import tried
 from opcheck.planning.planner import most_precise
 from opcheck.samples.arguments import REGISTERED
 from opcheck.samples.cache import Cache
+from opcheck.spec.library import Sample
 
 FAST = ("test_schema", "test_autograd_registration", "test_faketensor")
 """The tests that take milliseconds."""
@@ -65,4 +66,17 @@ def in_each_dtype(subject: Subject) -> Verdict:
     return verdict
 
 
-check = OfValues(in_each_dtype, judge_derived=judge, covers=is_alike)
+def covers(written: Sample, other: Sample) -> bool:
+    """Return whether no broadcasting explains that an operator accepts a derived sample.
+
+    If the first tensor alone has further leading dims, as in a batch, it explains nothing unless another tensor had as
+    many dims.
+    """
+    if len(other.tensors) < 2 or is_alike(written, other):
+        return True
+    (before, *others), (after, *same) = written.tensors, other.tensors
+    is_batch = after.sizes[-len(before.sizes) :] == before.sizes and same == others
+    return is_batch and all(len(one.sizes) < len(before.sizes) for one in others)
+
+
+check = OfValues(in_each_dtype, judge_derived=judge, covers=covers)
