@@ -36,6 +36,8 @@ class TestedFunction:
     writes: Mapping[str, Path] = field(default_factory=dict)
     """The arguments that the operator changes, by name: they are part of its result. If the operator is an ordinary
     in-place operator, which returns its first argument or None, the name is empty."""
+    on_copies: bool = False
+    """Whether each call gets copies of all tensors: the operator may write to them. They are no part of its result."""
     seed: int | None = None
     masked: bool = False
     device: Device = CPU
@@ -66,7 +68,7 @@ class TestedFunction:
 
         Raises TypeError if the operator returns NotImplemented, as methods such as `__add__` do to reject arguments.
         """
-        if self.writes:
+        if self.writes or self.on_copies:
             args, kwargs = self.with_own(args, kwargs)
         self.reseed()
         returned = self.operator(*args, **kwargs)
@@ -80,8 +82,9 @@ class TestedFunction:
         return written if returned is None else {"returned": returned, **written}
 
     def with_own(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return arguments for a call, with copies of the tensors in those that the operator changes."""
-        return with_copies(args, kwargs, writable, self.written_among(args, kwargs))
+        """Return arguments for a call, with copies of the tensors that the operator may change."""
+        changed = [args, kwargs] if self.on_copies else [*self.written_among(args, kwargs).values()]
+        return with_copies(args, kwargs, writable, changed)
 
     def written_among(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments that the operator changes, by name."""

@@ -131,6 +131,11 @@ RIGHT = {
         "samples = [{ args = [{ shape = [2, 3] }], grid = { dtype = [{ none = true }, { dtype = 'float64' }] } }]",
     ),
     "mean_in_single": (ONE,),
+    # writing to arguments on purpose
+    "cross_entropy_in_place": (
+        "samples = [{ args = [{ shape = [2, 3] }, { values = [2, 0], dtype = 'int64' }] }]",
+        "supports = { forward_ad = false, vmap = false, second_order = false, purity = false }",
+    ),
 }
 NAMED = [name for name, lines in RIGHT.items() if lines[-1].startswith(("surrogate", "supports.", "reseed"))]
 MODULES = ("torch", "operators")
@@ -170,6 +175,13 @@ def test_without_its_line_the_message_names_it(tmp_path, name):
     accused = "\n".join(bad(found).values())
     verb = "set" if line.startswith("supports.") else "write"
     assert f"{verb} {line}".partition('"')[0] in accused, accused
+
+
+def test_who_writes_to_arguments_is_told_what_to_write(tmp_path):
+    samples, keys = RIGHT["cross_entropy_in_place"]
+    lines = (samples, keys.replace(", purity = false", ""))
+    (accused,) = bad(run_all(tmp_path, "cross_entropy_in_place", lines, checks=("purity",))).values()
+    assert "if what is written does not matter, set supports.purity = false" in accused
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])

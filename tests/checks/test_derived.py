@@ -221,7 +221,10 @@ def test_what_written_samples_let_pass_is_found_and_made_small(tmp_path, outcome
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("pairs_with_fake_of_even", ("size 4 -> 1: ", "Shapes torch.Size([1, 1]) and torch.Size([1, 0]) are not equal")),
+        (
+            "pairs_with_fake_of_even",
+            ("size 4 -> 1: ", "Shapes torch.Size([1, 1]) and torch.Size([1, 0]) are not equal"),
+        ),
         pytest.param(
             *("half_in_any_memory", ("memory transposed", "Stride mismatch")),
             marks=pytest.mark.skipif(

@@ -117,18 +117,21 @@ def test_what_it_returns_is_compared_beside_what_it_changes(outcomes):
 @pytest.mark.parametrize(("name", "expected"), [("add_signs_", "passed"), ("add_signs_unstated_", "failed")])
 def test_the_schema_of_a_registered_one_is_tested(outcomes, name, expected):
     disclaimed = "registered = true\nsupports = { backward = false, forward_ad = false, vmap = false, out = false }"
-    text = writing(name, ["x", "residual"], "add_and_scale", [[2, 3], [2, 3]], disclaimed)
+    text = writing(name, ["x", "residual"], "add_signs", [[2, 3], [2, 3]], disclaimed)
     (outcome,) = outcomes(text, checks=("registration",)).values()
     assert outcome.outcome == expected, outcome.message
 
 
 def test_a_registered_one_cannot_refuse_backward(outcomes):
     disclaimed = "registered = true\nsupports = { backward = false, forward_ad = false, vmap = false, out = false }"
-    text = writing("add_signs_", ["x", "residual"], "add_and_scale", [[2, 3], [2, 3]], disclaimed)
+    text = writing("add_signs_", ["x", "residual"], "add_signs", [[2, 3], [2, 3]], disclaimed)
     (outcome,) = outcomes(text, checks=("unsupported",), dtypes=("float64",)).values()
     assert "backward is disclaimed, but gives wrong numbers instead of an error" in outcome.message
     advice = "autograd ignores what an operator writes to its arguments in torch.library or under torch.no_grad()"
     assert f"{advice}: expect this failure, with when = " in outcome.message
+    known = 'expect = [{ when = { check = "unsupported" }, outcome = "fail", reason = "torch.library" }]'
+    found = outcomes(text.replace("reference =", f"{known}\nreference ="))
+    assert {one.outcome for one in found.values()} == {"passed", "xfailed"}
 
 
 def test_a_registered_one_is_checked_from_python():
@@ -145,3 +148,27 @@ def test_an_argument_that_does_not_exist_is_a_mistake(outcomes):
     assert outcome.outcome == "error"
     assert 'unknown argument "residuum"; expected one of x, residual, weight' in outcome.message
     assert 'did you mean "residual"?' in outcome.message
+
+
+def test_who_says_twice_that_there_is_no_derivative_is_told_to_say_it_once(outcomes):
+    disclaimed = "registered = true\nsupports = { backward = false, forward_ad = false, vmap = false, out = false }"
+    text = writing("add_signs_", ["x", "residual"], "add_signs", [[2, 3], [2, 3]], disclaimed)
+    found = outcomes(
+        text.replace("[2, 3]", "[2, 3], grad = false"), checks=("purity", "unsupported"), dtypes=("float64",)
+    )
+    assert {one.outcome for one in found.values()} == {"error"}
+    assert all("leave out grad = false" in one.message for one in found.values())
+
+
+def test_a_fused_optimizer_passes(outcomes):
+    text = f"""[[operator]]
+name = "operators.awkward_right.momentum_step_"
+dtypes = "floating"
+inplace = ["weight", "momentum"]
+supports = {{ backward = false, vmap = false }}
+samples = [{{ args = [{", ".join(["{ shape = [2, 3] }"] * 3)}] }}]
+expect = [{{ when = {{ check = "unsupported" }}, outcome = "fail", reason = "it writes under torch.no_grad()" }}]
+"""
+    found = outcomes(text)
+    assert {case: one.message for case, one in found.items() if one.outcome not in ("passed", "xfailed")} == {}
+    assert {one.check for one in found.values()} > {"forward_ad", "variants", "dtypes", "unsupported"}

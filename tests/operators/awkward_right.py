@@ -588,3 +588,39 @@ def _backward_bias(ctx, v):
 
 
 optional_bias.register_autograd(_backward_bias, setup_context=_setup_bias)
+
+
+# -- writing to arguments on purpose ------------------------------------------------------------------------------
+
+
+class CrossEntropyInPlace(torch.autograd.Function):
+    """Keeps its gradient in the memory of the logits, as fused losses do."""
+
+    @staticmethod
+    def forward(ctx, logits, target):
+        if logits.shape[:-1] != target.shape:
+            raise ValueError("a row of logits for each target")
+        log_p = logits.log_softmax(-1)
+        rows = torch.arange(len(target))
+        gradient = log_p.exp()
+        gradient[rows, target] -= 1
+        logits.detach().copy_(gradient / len(target))
+        ctx.save_for_backward(logits.detach())
+        return -log_p[rows, target].mean()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, v):
+        (gradient,) = ctx.saved_tensors
+        return gradient * v, None
+
+
+def cross_entropy_in_place(logits, target):
+    return CrossEntropyInPlace.apply(logits, target)
+
+
+@torch.no_grad()
+def momentum_step_(weight, gradient, momentum, rate: float = 0.1):
+    """A fused optimizer: it writes to two arguments, and returns nothing."""
+    momentum.mul_(0.9).add_(gradient)
+    weight.sub_(momentum, alpha=rate)

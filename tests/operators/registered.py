@@ -115,25 +115,3 @@ blocks = torch.library.custom_op("opcheck_tests::blocks", _blocks, mutates_args=
 blocks.register_fake(lambda x: x.new_empty((x.numel() + 127) // 128))
 blocks_but_one = torch.library.custom_op("opcheck_tests::blocks_but_one", _blocks, mutates_args=())
 blocks_but_one.register_fake(lambda x: x.new_empty((x.numel() - 1) // 128 + 1 if x.numel() else 1))
-
-
-@torch.library.custom_op("opcheck_tests::fill_cache", mutates_args=("cache",))
-def fill_cache(cache: Tensor, new: Tensor) -> None:
-    cache[: len(new)] = new
-
-
-@torch.library.custom_op("opcheck_tests::momentum_step", mutates_args=("weight", "momentum"))
-def momentum_step(weight: Tensor, gradient: Tensor, momentum: Tensor) -> None:
-    momentum.mul_(0.9).add_(gradient)
-    weight.sub_(momentum)
-
-
-for _writing in (fill_cache, momentum_step):
-    _writing.register_fake(lambda *_: None)
-
-
-@torch.no_grad()
-def momentum_stepped(weight: Tensor, gradient: Tensor, momentum: Tensor) -> tuple[Tensor, Tensor]:
-    weight, momentum = weight.detach().clone(), momentum.detach().clone()
-    momentum_step(weight, gradient, momentum)
-    return weight, momentum

@@ -57,6 +57,11 @@ def add_signs_(x: Tensor, residual: Tensor) -> None:
 add_signs_.register_fake(lambda x, residual: None)
 
 
+def add_signs(x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+    """The reference."""
+    return (x.sgn() + residual).sgn(), x.sgn() + residual
+
+
 @torch.library.custom_op("opcheck_tests::add_signs_unstated_", mutates_args=("x",))
 def add_signs_unstated_(x: Tensor, residual: Tensor) -> None:
     """Change an argument that the schema says is only read."""

@@ -28,8 +28,8 @@ T = TypeVar("T")
 SEEDS = (0x5EED_0F_0C4EC4, 0x5EED_AB_0C4EC4)
 """Seeds that no operator sets by itself."""
 MEANT = (
-    'if the operator is meant to change it, list it in inplace, as in inplace = ["x", "residual"]: it is part of the result '
-    "then; if what is written does not matter, set supports.purity = false"
+    'if the operator is meant to change it, list it, as in inplace = ["x", "residual"]: it is part of the result then; '
+    "if what is written does not matter, set supports.purity = false"
 )
 STAGES = {
     "forward": ("", "", "function(*inputs)"),
@@ -60,7 +60,8 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     """
     with torch.enable_grad():
         subject.result  # noqa: B018 - call once, so that tensors the operator caches are of this sample
-    subject = subject.bare.calling(seed=None)  # it is the operator that may seed a generator, not opcheck
+    # It is the operator that may seed a generator, not opcheck, and it may write to what it is given.
+    subject = subject.bare.calling(seed=None, on_copies=False)
     inputs = subject.context.realize(subject.sample)  # new tensors, which no call has used
     held = [*captured(subject.function.operator)]
     names, parameters = {name for name, _ in held}, subject.context.signature.positional

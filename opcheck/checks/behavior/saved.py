@@ -36,6 +36,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
         yield NO_GRAPH
         return
     collections = _collections()
+    subject = subject.calling(on_copies=False)  # the call that saves a tensor is one with the tensor that is changed
     call, tensors = _called(subject)
     kept = _references(call)
     names = [name for name, _ in tensors]

@@ -32,8 +32,7 @@ have the third."""
 EXPECT = 'expect this failure, with when = { check = "unsupported" } and outcome = "fail" in [[operator.expect]]'
 OF_LIBRARY = f"torch.library cannot register a forward mode, and torch gives zeros: {EXPECT}"
 OF_WRITING = (
-    "autograd ignores what an operator writes to its arguments in torch.library or under torch.no_grad(): "
-    f"{EXPECT}"
+    f"autograd ignores what an operator writes to its arguments in torch.library or under torch.no_grad(): {EXPECT}"
 )
 OF_CONSTANTS = (
     "if an argument is a constant to the operator, write grad = false in its tensor, and no supports.backward"

@@ -63,10 +63,13 @@ def _inplace(
     subject: Subject, callee: Callable[..., Any], more: dict[str, Any], expected: Tensors, way: str
 ) -> Verdict:
     inputs, fits = subject.inputs.detached(), subject.fits_in_place
-    function = replace(subject.function, operator=callee, writes={})  # its first argument is a copy already
+    # Its first argument is a copy already.
+    function = replace(subject.function, operator=callee, writes={}, on_copies=False)
 
     def call(copy: Callable[[Tensor], Tensor]) -> tuple[Tensor, Any]:
         args, kwargs = inputs.fill()
+        if subject.function.on_copies:
+            args, kwargs = with_copies(args, kwargs, writable, [args[1:], kwargs])
         args, kwargs = with_copies(args, kwargs, copy, args[0])
         return args[0], function.called(args, {**kwargs, **more})
 
