@@ -53,6 +53,11 @@ JOINED = "samples = [{ args = [{ shape = [3, 2] }, { shape = [4, 2] }] }]"
 EQUAL = "samples = [{ args = [{ shape = [3, 3] }] }]"
 BOTH_SIGNS = "tensor 0 = 1000, but for an element of -1000"
 FURTHER = {
+    "wrong_for_several_whole_chunks": (
+        "size 3 -> 256",
+        "{ args = [{ shape = [1, 64, 1] }] }",
+        "samples = [{ args = [{ shape = [2, 3, 4] }] }]",
+    ),
     "wrong_if_empty": ("size 3 -> 0", "{ args = [{ shape = [0, 1] }, { shape = [1, 1] }] }", JOINED),
     "wrong_at_zero": ("tensor 0 = 0", "{ args = [{ shape = [1, 1], mean = 0.0, std = 0.0 }] }", ONE),
     "wrong_above_a_scaled_threshold": (

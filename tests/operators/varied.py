@@ -669,6 +669,11 @@ def wrong_for_multiples_of_32(x):
     return squared(x, x.dim() > 0 and x.shape[-1] > 0 and x.shape[-1] % 32 == 0)
 
 
+def wrong_for_several_whole_chunks(x):
+    """The state is not passed on where a sequence of shape (*, length, channels) consists of several whole chunks."""
+    return squared(x, x.dim() > 2 and x.shape[-2] > 32 and x.shape[-2] % 32 == 0)
+
+
 def wrong_for_multiples_of_128(x):
     """As of a kernel whose last block is left out if it is full."""
     return squared(x, x.dim() > 0 and x.shape[-1] > 0 and x.shape[-1] % 128 == 0)

@@ -31,7 +31,7 @@ CONSTRUCTED = 64
 BLOCKS = (128, 128, 64, 16, 8)
 """The block size to set all sizes of a sample to at once, by the rank of the sample: 0, 1, 2, 3, and above."""
 ROW = 256
-"""A size for the last dim: a multiple of all usual block sizes."""
+"""A size for the last dim, and for the one before it but the first: a multiple of all usual block sizes."""
 LONG = 4095
 """The number of terms of a long sum. A sum of ones stops growing at 2,048 in float16, and also in bfloat16 if it is
 computed in vectors of eight."""
@@ -135,9 +135,9 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     equal = {symbol: block for symbol in own if symbol != block}
     if equal:
         yield from _changed(sample, equal, scope)
-    row = max(sample.tensors, key=lambda recipe: recipe.numel).sizes[-1:] if own else ()
-    if rank > 1 and row and row[0] in own and ROW not in scope.sizes:
-        yield from _alone(sample, [(row[0], ROW)], scope)
+    sizes = max(sample.tensors, key=lambda recipe: recipe.numel).sizes if own and ROW not in scope.sizes else ()
+    for symbol in dict.fromkeys(sizes[-1:0:-1][:2]):
+        yield from _alone(sample, [(symbol, ROW)] if symbol in own else [], scope)
     for symbol in own:
         yield from _oblong(sample, symbol)
     yield from _of_other_lengths(sample)
