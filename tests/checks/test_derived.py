@@ -392,6 +392,15 @@ def test_values_do_not_depend_on_memory(tmp_path, name, samples, what, dtype):
 
 
 @BOTH
+@pytest.mark.parametrize("is_right", [False, True])
+def test_the_first_tensor_alone_is_contiguous(tmp_path, is_right, dtype):
+    name = f"{'right' if is_right else 'wrong'}_if_the_first_alone_is_contiguous"
+    found = outcome_of(tmp_path, name, dtype, TWO, NO_FORWARD)
+    assert found.outcome == ("passed" if is_right else "failed"), found.message
+    assert is_right or found.reason.startswith("derived: memory transposed but of tensor 0: ")
+
+
+@BOTH
 @pytest.mark.parametrize("samples", [ONE, TRANSPOSED])
 @pytest.mark.parametrize(("name", "keys"), [("square", ""), ("in_any_memory_", "inplace = true")])
 def test_right_operators_read_any_memory(tmp_path, name, keys, samples, dtype):

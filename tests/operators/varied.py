@@ -669,6 +669,29 @@ def wrong_for_multiples_of_32(x):
     return squared(x, x.dim() > 0 and x.shape[-1] > 0 and x.shape[-1] % 32 == 0)
 
 
+class Flat(torch.autograd.Function):
+    """x * y. A fast kernel reads both from the start to the end of their memory."""
+
+    @staticmethod
+    def forward(ctx, x, y, asks_both):
+        ctx.save_for_backward(x, y)
+        is_fast = x.is_contiguous() and (y.is_contiguous() or not asks_both) and x.shape == y.shape
+        return x * (y.as_strided(x.shape, x.stride()) if is_fast else y)
+
+    @staticmethod
+    def backward(ctx, v):
+        x, y = ctx.saved_tensors
+        return (v * y.conj()).sum_to_size(x.shape), (v * x.conj()).sum_to_size(y.shape), None
+
+
+def wrong_if_the_first_alone_is_contiguous(x, y):
+    return Flat.apply(x.resolve_conj(), y.resolve_conj(), False)
+
+
+def right_if_the_first_alone_is_contiguous(x, y):
+    return Flat.apply(x.resolve_conj(), y.resolve_conj(), True)
+
+
 def wrong_for_several_whole_chunks(x):
     """The state is not passed on where a sequence of shape (*, length, channels) consists of several whole chunks."""
     return squared(x, x.dim() > 2 and x.shape[-2] > 32 and x.shape[-2] % 32 == 0)

@@ -101,16 +101,17 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Attempt, Look, bool]]:
     If backward raises, a sample with all sizes equal is tested, too: code that confuses two dims raises for different
     sizes, and gives wrong gradients for equal ones.
     """
-    context, respects, layouts = subject.context, {frozenset[object]()}, set[frozenset[str]]()
+    context, respects, layouts = subject.context, {frozenset[object]()}, set[tuple[str, ...]]()
     sample = subject.sample
     if memories_of(sample) and depends_on_memory(made := attempt(context, sample, sample)):
         yield Derived("memory as written", sample), made, Look("memory", FOR_MEMORY), False
     thorough = context.is_thorough
     further = SECOND if all(_is_claimed(context, name) for name in SECOND) else ()
     for one, made in attempts(context, sample, thorough):
-        layout = memories_of(one.sample)
+        memories = memories_of(one.sample)
+        layout = tuple(recipe.memory for recipe in one.sample.tensors) if memories else ()
         is_new = layout not in layouts and (bool(layout) or _has_strides(one.sample))
-        own = MEMORIES_OF_COTANGENTS if thorough or not layout else [*layout, "offset"]
+        own = MEMORIES_OF_COTANGENTS if thorough or not layout else [*memories, "offset"]
         said = look(made, own if is_new else ())
         if is_new and said.answer == "hold":
             layouts.add(layout)

@@ -31,10 +31,23 @@ def by_layout(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """
     for what in LAYOUTS:
         yield from with_layout(sample, what)
+    yield from _mixed(sample)
     for number, recipe in enumerate(sample.tensors):
         for keys in _patterns(recipe):
             words = ", ".join(f"{key} = {render(value)}" for key, value in keys.items())
             yield Derived(f"{words} of tensor {number}", with_one(sample, recipe, **keys))
+
+
+def _mixed(sample: Sample) -> Iterator[Derived]:
+    """Yield a sample in which the first tensor that could be transposed is contiguous, and the others are transposed.
+
+    Code may ask the first tensor alone whether it is contiguous.
+    """
+    wide = [recipe for recipe in sample.tensors if len(recipe.sizes) > 1]
+    for one in with_layout(sample, "transposed") if len(wide) > 1 else ():
+        number = sample.tensors.index(wide[0])
+        mixed = with_one(one.unnamed, one.unnamed.tensors[number], memory="contiguous")
+        yield Derived(f"{one.what} but of tensor {number}", mixed)
 
 
 def _patterns(recipe: Tensor) -> Iterator[dict[str, Any]]:
