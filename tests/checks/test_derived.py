@@ -135,6 +135,7 @@ FURTHER = {
     "wrong_where_exp_overflows": (BOTH_SIGNS, "{ args = [{ shape = [1, 1], contains = [-1000.0] }] }", ONE),
     "wrong_for_repeated": ("tensor 1 = 0", '{ values = [0, 0], dtype = "int64" }] }', INDEXED),
     "wrong_for_empty_segments": ("tensor 1 with its first repeated", "{ values = [0, 0, 5]", SEGMENTS),
+    "wrong_for_segments_of_one": ("tensor 1 with a first step of 1", "{ values = [0, 1, 5]", SEGMENTS),
     "wrong_across_blocks": ("tensor 1 17 times", "{ values = [0, 3, 0, 3", INDEXED),
     "wrong_without_any": ("tensor 1 = false", '[false, false, false]], dtype = "bool" }] }', MASKED),
     "wrong_for_empty_rows": ("tensor 1 = true, but for a row", "[[false, false, false], [true, true, true]]", MASKED),

@@ -547,6 +547,11 @@ def wrong_for_empty_segments(x, offsets):
     return of_segments(squared(x, bool((offsets.diff() == 0).any())), offsets)
 
 
+def wrong_for_segments_of_one(x, offsets):
+    """As of a backward pass that divides by one less than the length."""
+    return of_segments(squared(x, bool((offsets.diff() == 1).any())), offsets)
+
+
 def of_segments(x, offsets):
     if int(offsets[0]) != 0 or int(offsets[-1]) != x.shape[0] or bool((offsets.diff() < 0).any()):
         raise ValueError("offsets must rise from 0 to the length")

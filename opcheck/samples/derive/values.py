@@ -114,9 +114,10 @@ def by_dtype(sample: Sample, scope: Scope) -> Iterator[Derived]:
 def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield samples with a tensor of explicit integers filled with its minimum or maximum, reversed, or repeated.
 
-    In one sample, the second integer is like the first: offsets begin with an empty segment then. The tensor is
-    repeated to a length of at least REPEATED, more than a block of 32. Other integers are not used, since an operator
-    need not check whether an index is in range. If thorough, also yield the tensor in int32.
+    In one sample, the second integer is like the first: offsets begin with an empty segment then. In another one, if
+    they ascend, it is larger by one: offsets begin with a segment of one element. The tensor is repeated to a length of
+    at least REPEATED, more than a block of 32. Integers beyond the minimum and the maximum are not used, since an
+    operator need not check whether an index is in range. If thorough, also yield the tensor in int32.
     """
     for number, recipe in enumerate(sample.tensors):
         own = numbers_in(recipe)
@@ -129,6 +130,8 @@ def by_integer(sample: Sample, scope: Scope) -> Iterator[Derived]:
         first, *others = recipe.values
         if len(others) > 1:
             values["with its first repeated"] = (first, first, *others[1:])
+            if len(recipe.sizes) == 1 and first + 1 < others[0] and others == sorted(others):
+                values["with a first step of 1"] = (first, first + 1, *others[1:])
         if recipe.sizes[0] < REPEATED:
             times = -(-REPEATED // recipe.sizes[0])
             values[f"{times} times"] = recipe.values * times
