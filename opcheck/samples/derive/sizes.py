@@ -135,8 +135,8 @@ def by_size(sample: Sample, scope: Scope) -> Iterator[Derived]:
     equal = {symbol: block for symbol in own if symbol != block}
     if equal:
         yield from _changed(sample, equal, scope)
-    sizes = max(sample.tensors, key=lambda recipe: recipe.numel).sizes if own and ROW not in scope.sizes else ()
-    for symbol in dict.fromkeys(sizes[-1:0:-1][:2]):
+    largest = max(sample.tensors, key=lambda recipe: recipe.numel).sizes if own and ROW not in scope.sizes else ()
+    for symbol in dict.fromkeys(largest[-1:0:-1][:2]):
         yield from _alone(sample, [(symbol, ROW)] if symbol in own else [], scope)
     for symbol in own:
         yield from _oblong(sample, symbol)
