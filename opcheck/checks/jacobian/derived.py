@@ -101,17 +101,16 @@ def _looks(subject: Subject) -> Iterator[tuple[Derived, Attempt, Look, bool]]:
     If backward raises, a sample with all sizes equal is tested, too: code that confuses two dims raises for different
     sizes, and gives wrong gradients for equal ones.
     """
-    context, respects, layouts = subject.context, {frozenset[object]()}, set[tuple[str, ...]]()
+    context, respects, layouts = subject.context, {frozenset[object]()}, set[frozenset[str]]()
     sample = subject.sample
     if memories_of(sample) and depends_on_memory(made := attempt(context, sample, sample)):
         yield Derived("memory as written", sample), made, Look("memory", FOR_MEMORY), False
     thorough = context.is_thorough
     further = SECOND if all(_is_claimed(context, name) for name in SECOND) else ()
     for one, made in attempts(context, sample, thorough):
-        memories = memories_of(one.sample)
-        layout = tuple(recipe.memory for recipe in one.sample.tensors) if memories else ()
+        layout = memories_of(one.sample)
         is_new = layout not in layouts and (bool(layout) or _has_strides(one.sample))
-        own = MEMORIES_OF_COTANGENTS if thorough or not layout else [*memories, "offset"]
+        own = MEMORIES_OF_COTANGENTS if thorough or not layout else [*layout, "offset"]
         said = look(made, own if is_new else ())
         if is_new and said.answer == "hold":
             layouts.add(layout)
