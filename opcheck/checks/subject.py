@@ -257,7 +257,7 @@ class Context:
             inputs,
             spec.outputs,
             writes=paths_written(inplace, sample.args, sample.kwargs, self.signature.positional) if inplace else {},
-            on_copies="purity" in self.case.claims.supports.disclaimed(),
+            on_copies=not self.is_claimed("purity"),
             seed=zlib.crc32(self.case.seed(sample).encode()) if spec.reseed else None,
             masked=spec.masked_semantics,
             device=self.device,

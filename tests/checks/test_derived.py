@@ -224,6 +224,18 @@ def test_what_written_samples_let_pass_is_found_and_made_small(tmp_path, outcome
     assert {one.outcome for one in written.values()} == {"passed"}
 
 
+def registered(name, shapes, supports):
+    """Return the spec of an operator of torch.library."""
+    return f"""
+[[operator]]
+name       = "operators.registered.{name}"
+registered = true
+dtypes     = "real"
+supports   = {{ {supports} }}
+samples    = [{{ args = [{shapes}] }}]
+"""
+
+
 @pytest.mark.parametrize(
     ("name", "found"),
     [
@@ -247,14 +259,7 @@ def test_what_written_samples_let_pass_is_found_and_made_small(tmp_path, outcome
 def test_fake_tensors_are_like_real_ones_at_other_sizes_and_in_other_memory(outcomes, name, found):
     others = {"sum_of_one_shape": ", { shape = [2, 4] }", "weighted_rows": ", { shape = [4] }"}
     shapes = "{ shape = [2, 4] }" + others.get(name.removesuffix("_of_matrices"), "")
-    text = f"""
-[[operator]]
-name       = "operators.registered.{name}"
-registered = true
-dtypes     = "real"
-supports   = {{ forward_ad = false, vmap = false }}
-samples    = [{{ args = [{shapes}] }}]
-"""
+    text = registered(name, shapes, "forward_ad = false, vmap = false")
     said = outcomes(text, checks=("derived", "registration"), dtypes=("float64",))
     own, written = (one for check in ("derived", "registration") for case, one in said.items() if check in case)
     assert written.outcome == "passed"
@@ -266,14 +271,7 @@ samples    = [{{ args = [{shapes}] }}]
 
 @pytest.mark.parametrize(("name", "outcome"), [("blocks", "passed"), ("blocks_but_one", "failed")])
 def test_fake_tensors_are_like_real_ones_if_a_single_tensor_is_empty(outcomes, name, outcome):
-    text = f"""
-[[operator]]
-name       = "operators.registered.{name}"
-registered = true
-dtypes     = "real"
-supports   = {{ backward = false, forward_ad = false }}
-samples    = [{{ args = [{{ shape = [2, 4] }}] }}]
-"""
+    text = registered(name, "{ shape = [2, 4] }", "backward = false, forward_ad = false")
     (own,) = outcomes(text, checks=("registration",), dtypes=("float64",)).values()
     assert own.outcome == outcome, own.message
     assert outcome == "passed" or own.reason.startswith("derived: size 2 -> 0: registration: test_faketensor failed")

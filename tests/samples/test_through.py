@@ -96,11 +96,14 @@ class TestMatrices:
             np.testing.assert_allclose(y, x @ adjoint(x) + np.eye(shape[-1]), rtol=1e-12)
             assert np.linalg.eigvalsh(y).min() > 1 - 1e-12
 
-    def test_orthogonal_gives_a_rotation_near_the_exponential_of_the_skew_part(
+    def test_orthogonal_gives_the_cayley_transform_of_the_skew_part(
         self, shape: tuple[int, ...], dtype: torch.dtype
     ) -> None:
-        for _, y in pairs("orthogonal", shape, dtype):
-            np.testing.assert_allclose(y @ adjoint(y), np.eye(shape[-1]), atol=1e-12)
+        one = np.eye(shape[-1])
+        for x, y in pairs("orthogonal", shape, dtype):
+            skew = (x - adjoint(x)) / 4
+            np.testing.assert_allclose(y, np.linalg.solve(one - skew, one + skew), atol=1e-12)
+            np.testing.assert_allclose(y @ adjoint(y), one, atol=1e-12)
             assert dtype.is_complex or np.linalg.det(y) > 0
         for x, y in ((x, THROUGH["orthogonal"](torch.tensor(x / 100))) for x, _ in pairs("orthogonal", shape, dtype)):
             np.testing.assert_allclose(y, scipy.linalg.expm((x - adjoint(x)) / 200), atol=1e-4)
