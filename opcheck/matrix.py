@@ -9,7 +9,7 @@ from typing_extensions import Self
 
 from opcheck.spec.dtypes import GROUPS, expand, known
 from opcheck.spec.model import Frozen, Model, Positive, matching, refuse
-from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Mistake, listing, nearest, unknown
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from opcheck.spec.document import PROJECT, Document, read_bytes, shown
 from opcheck.spec.limits import Limits
 from opcheck.spec.load import builtin_folder
 from opcheck.spec.model import Count, Frozen, Located, Positive
-from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Problem, SpecError, nearest
 from opcheck.spec.wording import validated
 

@@ -44,7 +44,7 @@ def load(*specs: str | Path, project: str | Path | None = None) -> Library:
 
     Raises:
         SpecError: A path does not exist, or the specs or `[tool.opcheck]` have mistakes. The message lists all of them.
-        TypeError: One of `specs` is no path, such as a list of paths.
+        TypeError: One of `specs` is not a path, such as a list of paths.
 
     Example:
         >>> import opcheck
@@ -85,7 +85,7 @@ def plan(
         The selected cases.
 
     Raises:
-        ValueError: A name does not exist, no case is selected, or the seed is no whole number of at least 0.
+        ValueError: A name does not exist, no case is selected, or the seed is not a whole number of at least 0.
         TypeError: `library` is not a `Library`, or a name is not a string.
         SpecError: `[tool.opcheck]` or a device profile has a mistake.
 
@@ -205,5 +205,5 @@ def seed_of(seed: int | None, settings: Settings) -> int:
     if seed is None:
         return settings.seed
     if not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed = {seed!r} is no seed; expected a whole number of at least 0")
+        raise ValueError(f"seed = {seed!r} is not a seed; expected a whole number of at least 0")
     return seed

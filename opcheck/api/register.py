@@ -95,7 +95,7 @@ def register_check(
             "",
             needs=(needs,) if isinstance(needs, str) else tuple(needs),
             dtypes=dtypes,
-            every_variant=every_variant,
+            variants=("function", "inplace") if every_variant else ("function",),
             applies=applies,
             judge=judge,
         )

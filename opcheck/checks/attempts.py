@@ -20,7 +20,8 @@ from opcheck.planning.expectations import is_about
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.cache import once
 from opcheck.samples.choices import keywords_of
-from opcheck.samples.derive import Change, Derived, Keywords, Scope, derived, in_turn, keeps_ties, room_of
+from opcheck.samples.derive import Change, Derived, Keywords, Scope, derived, in_turn, room_of
+from opcheck.samples.derive.alike import keeps_ties
 from opcheck.samples.layouts import own
 from opcheck.samples.realize import parameter_elements
 from opcheck.spec.claims import WAYS, Way
@@ -28,14 +29,14 @@ from opcheck.spec.dtypes import real_of
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 
-NotTested = Literal["refused", "untried", "too large", "slow", "untold"]
+NotTested = Literal["refused", "not called", "too large", "slow", "inconclusive"]
 """Why the derivatives at a sample are not tested.
 
-refused: the operator or one of its twins (see `_twins`) raises. untried: the operator was not called, since no twin can
-validate the sample. too large: the sample or its outputs have too many elements, or it has more than `MANY` outputs.
-slow: the call took longer than `SLOW`. untold: the test would be inconclusive, for example since outputs exceed `HUGE`.
+refused: the operator or one of its twins (see `_twins`) raises. not called: no twin can validate the sample.
+too large: the sample or its outputs have too many elements, or it has more than `MANY` outputs. slow: the call took
+longer than `SLOW`. inconclusive: for example, outputs exceed `HUGE`.
 """
-LARGE: tuple[NotTested, ...] = ("untold", "too large")
+LARGE: tuple[NotTested, ...] = ("inconclusive", "too large")
 """The reasons for which smaller samples are tried instead."""
 HUGE = 1e6
 """The largest absolute value of an output at which finite differences are not lost in rounding errors. Infinity and NaN
@@ -177,7 +178,7 @@ def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
 def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
     twins = _twins(context)
     if not (twins or context.on_cpu is context or keeps_ties(written, sample)):
-        return Attempt(written, "untried")
+        return Attempt(written, "not called")
     recipe = context.module(context.case.variant.path, sample) if sample.module != written.module else None
     if recipe and parameter_elements(recipe, context.case.dtype, context.settings.modules) > room_of(sample):
         return Attempt(written, "too large")
@@ -194,7 +195,7 @@ def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
     elif len(outputs) > MANY or sum(output.numel() for output in outputs) > room_of(sample):
         answer = "too large"
     elif context.numbers and _is_huge([outputs[index] for index in differentiable_indices(outputs)]):
-        answer = "untold"
+        answer = "inconclusive"
     return Attempt(written, answer, subject, outputs)
 
 

@@ -22,7 +22,7 @@ from opcheck.checks.calls import Call
 from opcheck.checks.relations import off_by
 from opcheck.checks.subject import Subject
 from opcheck.checks.surroundings import dirty
-from opcheck.derivatives import Disagreement, tried
+from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import Primal, vjp
 from opcheck.derivatives.check_claim import derivative_of
 from opcheck.derivatives.comparison import Comparison
@@ -32,7 +32,7 @@ from opcheck.derivatives.gradients import memory_of_cotangents
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.rounding import rounding_unit
 from opcheck.derivatives.uncertainty import ROUNDED
-from opcheck.samples.derive import keeps_ties
+from opcheck.samples.derive.alike import is_alike
 from opcheck.samples.function import with_copies
 from opcheck.samples.layouts import contiguous
 from opcheck.samples.results import with_gradient
@@ -75,8 +75,8 @@ class Look:
     answer: Answer
     note: str = ""
     """Additional information for reports."""
-    disagreement: Disagreement | None = None
-    """The evidence that a gradient depends on the memory layout of the cotangent; None for other answers."""
+    memory: str = ""
+    """The memory layout of the cotangent on which a gradient depends; empty for other answers."""
 
 
 def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] = FIRST) -> Look:
@@ -107,39 +107,6 @@ def look(made: Attempt, memories: Sequence[str] = (), claims: Sequence[Answer] =
     return Look("backward") if is_mistake else _refused("backward", said)
 
 
-def is_alike(written: Sample, other: Sample) -> bool:
-    """Return whether a derived sample is of the kind of the written one: it has as many dims, and none is 0 or 1 now.
-
-    If so, an operator that accepts it does so on purpose, and not by broadcasting.
-    """
-    pairs = zip(written.tensors, other.tensors, strict=False)
-    sizes = (pair for before, after in pairs for pair in zip(before.sizes, after.sizes, strict=False))
-    keeps = has_same_ranks(written, other) and keeps_ties(written, other)
-    return keeps and all(new == old or new > 1 for old, new in sizes)
-
-
-def has_same_pattern(written: Sample, other: Sample) -> bool:
-    """Return whether a derived sample has the ranks of the written one, and no tensor that may be broadcast anew.
-
-    If sizes that are equal in the written sample differ, and one of them is 1, a reference may broadcast it, where an
-    operator never claimed to.
-    """
-    if not has_same_ranks(written, other):
-        return False
-    pairs = zip(written.tensors, other.tensors, strict=False)
-    changes = {(old, new) for one, two in pairs for old, new in zip(one.sizes, two.sizes, strict=False)}
-    return all(new != 1 for old, new in changes if any(own == old and size != new for own, size in changes))
-
-
-def has_same_ranks(written: Sample, other: Sample) -> bool:
-    """Return whether each tensor of a derived sample has as many dims as that of the written one.
-
-    If not, a dim may mean another one to a reference, as the last dim to NumPy and the first one to `torch.msort`.
-    """
-    pairs = zip(written.tensors, other.tensors, strict=False)
-    return all(len(before.sizes) == len(after.sizes) for before, after in pairs)
-
-
 def _refused(where: str, error: Exception) -> Look:
     """Return that a derivative raises. where: "backward", or "forward mode"."""
     return Look("refused in backward", f"refused in {where}: {one_line(error)}")
@@ -151,7 +118,7 @@ def _empty(leaves: Sequence[Tensor], outputs: Sequence[Tensor]) -> Look:
     gradients = vjp(smooth, leaves, [torch.ones_like(output) for output in smooth]) if smooth else ()
     if bool(vector(gradients).any()):
         return Look("nothing", "backward has to give zeros, as it does for a cotangent of zeros")
-    return Look("hold" if smooth else "untold")
+    return Look("hold" if smooth else "inconclusive")
 
 
 def memories_of(sample: Sample) -> frozenset[str]:
@@ -213,7 +180,7 @@ def _agree(one: Tensor, other: Tensor) -> bool:
 def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: Sequence[Answer]) -> Look:
     numbers = subject.context.numbers_in(subject.coarsest(point.outputs))
     if numbers is None:
-        return Look("untold")  # a dtype is too coarse for finite differences
+        return Look("inconclusive")  # a dtype is too coarse for finite differences
     for check in claims:
         if check == "forward_ad" and not subject.supports.forward_ad:
             continue
@@ -222,7 +189,9 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
         comparison = tried(partial(Comparison, along, mode, numbers))
         if isinstance(comparison, Exception):
             if isinstance(tried(partial(along.numerical, numbers.eps)), Exception):
-                return Look("untold")  # the operator refuses numbers nearby, or its outputs have other shapes there
+                return Look(
+                    "inconclusive"
+                )  # the operator refuses numbers nearby, or its outputs have other shapes there
             if mode == "forward":
                 return _refused("forward mode", comparison)
             raise comparison
@@ -235,8 +204,8 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
             if not (is_repeated and comparison.has_kink) and _differs_by_chance(subject):
                 return Look("chance", BY_CHANCE)
             is_nan = bool(comparison.analytical.isnan().any()) and bool(comparison.numerical.isfinite().all())
-            return Look("untold", f"{check} is nan at a kink" if is_nan else "")
+            return Look("inconclusive", f"{check} is nan at a kink" if is_nan else "")
     bad = memory_of_cotangents(point.derived().along_one, memories, CLOSE)
     if bad is not None and bad.cause is not None:
         raise bad.cause
-    return Look("hold") if bad is None else Look("cotangent", bad.text.partition("\n")[2], bad)
+    return Look("hold") if bad is None else Look("cotangent", bad.text.partition("\n")[2], bad.memory)

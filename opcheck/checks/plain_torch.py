@@ -138,14 +138,14 @@ def _subject(context: Context, verdict: Verdict) -> Subject:
     named = {sample.name: sample for sample in context.case.samples}
     check, sample = verdict.at or (context.case.check, named.get(str(verdict.sample)))
     if sample is None:
-        raise Unwritable("the failure is of no single sample")
+        raise Unwritable("the failure belongs to no single sample")
     if context.case.operator.spec.surrogate:
         raise Unwritable("the gradient is meant to be that of a surrogate")
     through = next((recipe.through for recipe in sample.tensors if recipe.through), "")
     if through:
         raise Unwritable(f'a tensor is passed through "{through}"')
     if not verdict.code and derivative_named(check) is None:
-        raise Unwritable(f"what {check} compares here has no such form")
+        raise Unwritable(f"what {check} compares here cannot be written as a script")
     subject = replace(context.under(check), cache=Cache()).subject(sample)
     return subject.elsewhere() if verdict.elsewhere else subject
 

@@ -36,7 +36,7 @@ the share `COARSE` of the number.
 REPEATS = 3
 """The number of ordinary calls that must agree before the varied call is reported as different."""
 WHAT_DIFFERS_BY_ITSELF = ("purity", "backward")
-"""The checks that report why calls differ by themselves: an argument that changes, and a random function."""
+"""The checks that explain why equal calls differ: an argument changes, or the function is random."""
 MEMORY_OF_CALLS = "the operator may remember earlier calls, as a cache by the address of a tensor does"
 
 

@@ -34,7 +34,7 @@ class OfValues(PerSample):
             return verdict
         counts, own = Counter[str](), replace(context, requires_grad=False)
         for one, made in attempts(own, sample, context.is_thorough):
-            answer = made.answer or ("hold" if self.covers(made.written, one.sample) else "untold")
+            answer = made.answer or ("hold" if self.covers(made.written, one.sample) else "inconclusive")
             failure = failure_at(own, made, one, context.case.check, self.for_derived) if answer == "hold" else None
             if failure is not None:
                 return with_sample(failure, sample, context.subject(sample))
@@ -82,7 +82,7 @@ def confirmed(
     return None
 
 
-def under(context: Context, check: str) -> Context:
+def without_slow_tests(context: Context, check: str) -> Context:
     """Return the context under another check, without its slow tests."""
     return replace(context.under(check), overrides={**context.overrides, "derive": "standard"})
 
@@ -91,10 +91,10 @@ def _said_by(name: str, check: PerSample, made: Attempt) -> str:
     """Return the name of a check if it fails at a sample, "hold" if it does not, or why it does not run there."""
     if made.subject is None or made.answer is not None:
         return str(made.answer)
-    verdict = verdict_by(check.judge, replace(made.subject, context=under(made.subject.context, name)))
+    verdict = verdict_by(check.judge, replace(made.subject, context=without_slow_tests(made.subject.context, name)))
     return name if verdict.is_failure and verdict.state != "refused" else "hold"
 
 
 def _verdict(context: Context, name: str, check: PerSample, sample: Sample) -> Verdict:
     """Return the verdict of a check at a sample, with a cache of its own: derived samples have the same name."""
-    return check.verdict(replace(under(context, name), cache=Cache()), sample)
+    return check.verdict(replace(without_slow_tests(context, name), cache=Cache()), sample)

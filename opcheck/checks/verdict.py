@@ -14,7 +14,7 @@ from opcheck.text import BY_SOFTMAX, one_line
 
 State = Literal["tested", "refused", "error", "inconclusive", "untested", "inapplicable", "out of reach"]
 UNTESTED: Sequence[State] = ("untested", "inapplicable", "out of reach")
-"""The states in which nothing was compared. These verdicts are no evidence for the claim; the title is the reason."""
+"""The states in which nothing was compared. These verdicts are not evidence for the claim; the title is the reason."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Verdict:
 
     @property
     def untested(self) -> bool:
-        """Whether nothing was compared, so that the verdict is no evidence for the claim. The title is the reason."""
+        """Whether nothing was compared, so that the verdict is not evidence for the claim. The title is the reason."""
         return self.state in UNTESTED
 
     @property

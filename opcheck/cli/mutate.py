@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one object: the score, and each operator")
     parser.add_argument("--write", action="store_true", help="add the samples that are missing to the spec files")
     add_fail_under(parser, "score")
-    count = partial(whole_number, least=0, otherwise="is no number of mutants; expected a whole number of at least 0")
+    count = partial(whole_number, least=0, otherwise="is not a count; expected a whole number of at least 0")
     parser.add_argument(
         "--prove", type=count, default=0, metavar="N", help="also run N mutants, to check the measured score"
     )

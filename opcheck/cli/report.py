@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     finding.add_argument("id", nargs="?", metavar="ID", help="default: list all")
     count = partial(
-        whole_number, least=0, otherwise="is no number of annotations; expected a whole number of at least 0"
+        whole_number, least=0, otherwise="is not a number of annotations; expected a whole number of at least 0"
     )
     for one in (comparing, annotations):
         one.add_argument("--folder", default="", metavar="FOLDER", help="where the project is in its repository")

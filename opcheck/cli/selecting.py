@@ -29,7 +29,7 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
 
 def add_fail_under(parser: argparse.ArgumentParser, what: str) -> None:
     """Add `--fail-under`. what: the quantity that the command measures, such as "share"."""
-    share = partial(number, least=0, most=1, otherwise="is no share; expected a number from 0 to 1")
+    share = partial(number, least=0, most=1, otherwise="is not a share; expected a number from 0 to 1")
     parser.add_argument("--fail-under", type=share, metavar="X", help=f"exit with 1 if the {what} is below, as in 0.9")
 
 
@@ -63,12 +63,12 @@ def add_count(parser: argparse.ArgumentParser) -> None:
 def _count(text: str) -> int:
     if text == "auto":
         return os.cpu_count() or 1
-    return whole_number(text, 1, "is no number of processes; expected a whole number of at least 1, or auto")
+    return whole_number(text, 1, "is not a number of processes; expected a whole number of at least 1, or auto")
 
 
 def time_limit(text: str) -> float:
     """Return a time limit in seconds; 0 stands for none. Raises ArgumentTypeError."""
-    return number(text, 0, LONGEST, f"is no time limit; expected seconds, at most {LONGEST:g}, or 0 for none")
+    return number(text, 0, LONGEST, f"is not a time limit; expected seconds, at most {LONGEST:g}, or 0 for none")
 
 
 def duration(text: str) -> float:
@@ -76,7 +76,7 @@ def duration(text: str) -> float:
     match = re.fullmatch(r"(\d*\.?\d+)([smh]?)", text)
     seconds = float(match[1]) * UNITS[match[2]] if match else 0.0
     if not seconds:
-        raise argparse.ArgumentTypeError(f'"{text}" is no time; expected one such as 20s, 10m or 1h')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a time; expected one such as 20s, 10m or 1h')
     return seconds
 
 

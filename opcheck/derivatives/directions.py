@@ -25,8 +25,6 @@ class Directions:
     """All unit vectors, with which a Jacobian of shape (M, N) is compared as it is."""
 
     extent: Extent = "full"
-    sums = False
-    """Whether each compared entry is a sum of many entries of the Jacobian."""
 
     def __init__(self, size: tuple[int, int], inputs: Tensors) -> None:
         self.size, self.inputs = size, inputs
@@ -94,7 +92,6 @@ class Random(Directions):
     """A few random directions on each side. Reverse mode compares V J U, forward mode J U."""
 
     extent = "projected"
-    sums = True
 
     def __init__(self, size: tuple[int, int], number: int) -> None:
         super().__init__(size, ())

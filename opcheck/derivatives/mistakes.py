@@ -22,6 +22,9 @@ from opcheck.derivatives.coordinates import place_of
 from opcheck.derivatives.disagreement import Entry, Pair
 from opcheck.derivatives.tolerances import Numbers
 
+OF_ONE_ENTRY = ", judged from a single entry"
+"""The end of a text about a block with a single nonzero entry, which always is a multiple of the right one."""
+
 
 @dataclass(frozen=True)
 class Mistake:
@@ -158,7 +161,7 @@ def _complex_factor(block: Block) -> Iterator[Mistake]:
 def _times(block: Block, factor: complex, what: str, predicted: Tensor) -> Iterator[Mistake]:
     real, imag = (_simple(part, abs(factor), block.numbers.rtol) for part in (factor.real, factor.imag))
     simple = real is not None and imag is not None
-    # A single entry is always a multiple of the right one, so report only a simple factor.
+    # Report only a simple factor of a single entry.
     alone = int((block.n.abs().amax((1, 3)) > block.numbers.atol).sum()) < 2
     if alone and not simple:
         return
@@ -171,7 +174,7 @@ def _times(block: Block, factor: complex, what: str, predicted: Tensor) -> Itera
         count = round(max(value.real, 1 / value.real), 6)
         sizes = _sizes(block, count) if simple else []
     says = f"the {what} is {text} times what it should be" + (f" ({count:g} = {' or '.join(sizes)})" if sizes else "")
-    says += ", as far as a single number tells" * alone
+    says += OF_ONE_ENTRY * alone
     number = [value.real, value.imag] if value.imag else value.real
     sides = {"input": block.leaf, "output": block.output}
     elements = [

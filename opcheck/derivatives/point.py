@@ -339,7 +339,7 @@ class Point:
             return known
         directions = self.directions
         along = directions.of(mode)
-        if directions.sums and len(along) == 1:  # the product is an ordinary call itself
+        if directions.extent == "projected" and len(along) == 1:  # the product is an ordinary call itself
             ordinary = self.product(mode, along[0])
             known = Analytical(ordinary.expand(1, -1), ordinary, ordinary)
         else:
@@ -347,7 +347,7 @@ class Point:
             ordinary = self.product(mode, None if directions.extent == "full" else mix @ along)
             if self._in_batches and len(along) > FEW:
                 if mode == "reverse":
-                    self._graph = self.graph()  # outside `tried`: an exception of the function is no refusal to batch
+                    self._graph = self.graph()  # outside `tried`: its exceptions are not refusals to batch
                 rows = tried(lambda: self.vmapped(mode, along), catch_out_of_memory=True)
                 if isinstance(rows, Tensor):
                     known = Analytical(rows, mix @ rows, ordinary, batched=True)
@@ -430,7 +430,7 @@ class OfSparse(Point):
     """A function of the elements of sparse leaves, or a derivative of it, at a point."""
 
     can_batch = False  # torch's vmap loops over nearly all operators on sparse tensors
-    has_slices = False  # the elements of a sparse tensor are no slices of memory
+    has_slices = False  # the elements of a sparse tensor are not slices of memory
 
     def vmapped(self, mode: Mode, directions: Tensor) -> Tensor:
         """Return the products with directions from a batch. Passes on exceptions of forward mode and of batching."""

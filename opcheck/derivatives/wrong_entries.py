@@ -26,7 +26,7 @@ NAMED = 5
 OF_ONE = ("random", "zero", "second_order_lost", "torchscript", "sign", "conjugated", "factor")
 """The kinds of findings that hold for the whole operator if they hold for one slice."""
 LEAK = "a leak between slices: this output does not depend on this input, so that the derivative should be zero"
-HOW = 'which entries are wrong: run a smaller sample, or jacobian = "full"'
+HOW = 'to find the wrong entries, use a smaller sample, or jacobian = "full"'
 KINK = "the function has a kink or a jump {}: one-sided differences disagree"
 EDGE = "the domain of the function ends within a step ({:g}) of the sample"
 UNDEFINED = """the function itself is nan at the sample, in {:,} of {:,} entries, as at {}
@@ -58,7 +58,7 @@ def explain(entries: Comparison) -> Disagreement | None:
         return _at_kink(entries)
     if isinstance(entries.directions, Colors):
         return _of_slices(entries, entries.directions)
-    return _of_products(entries) if entries.directions.sums else _of_whole(entries)
+    return _of_products(entries) if entries.directions.extent == "projected" else _of_whole(entries)
 
 
 def _undefined(entries: Comparison) -> Disagreement | None:

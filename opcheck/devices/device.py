@@ -125,7 +125,7 @@ def function(path: str) -> Callable[..., Any]:
     """Return the function at `package.module:function`. Raises ImportError, AttributeError, or errors of its import."""
     function: Any = pkgutil.resolve_name(path)
     if not callable(function):
-        raise ImportError(f"{path} is no function")
+        raise ImportError(f"{path} is not a function")
     return function  # type: ignore[no-any-return]
 
 

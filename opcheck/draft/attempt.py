@@ -248,7 +248,7 @@ class Caller:
 
 
 def _sample(data: SampleData) -> Sample:
-    """Return the sample for TOML data. Raises Refused if the data are no sample."""
+    """Return the sample for TOML data. Raises Refused if the data are not a sample."""
     try:
         spec = SampleSpec.model_validate(data)
     except ValidationError:
@@ -300,7 +300,7 @@ def shown(function: TestedFunction, sample: SampleData) -> Accepted:
 
 
 def _refusal(found: Tensor | str | None) -> str:
-    """Return why there is no derivative; empty if there is one, or if an error is no refusal."""
+    """Return why there is no derivative; empty if there is one, or if an error is not a refusal."""
     return found if isinstance(found, str) and (found == NO_GRAPH or is_refusal(found)) else ""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from opcheck.spec.positions import KeyPath
+
 Data = Any
 """A value of a sample, as TOML data."""
 SampleData = dict[str, Data]
@@ -15,8 +17,6 @@ LARGEST = 2000
 """The maximum number of elements of a tensor in a draft. A tensor is that large only if nothing smaller works."""
 INDICES: SampleData = {"dtype": "int64", "low": 0, "high": 2}
 """The keys of a tensor of indices, or of classes. They are valid for every size of at least 2."""
-Path = tuple[str | int, ...]
-"""The position of a value in a sample, such as ("args", 0) or ("kwargs", "weight")."""
 
 
 def mapped(change: Callable[[Data], Data], data: Data) -> Data:
@@ -25,7 +25,7 @@ def mapped(change: Callable[[Data], Data], data: Data) -> Data:
         return [mapped(change, part) for part in data]
     if not isinstance(data, dict) or is_tensor(data):
         return change(data)
-    # Keyword arguments are no tensor, even if one is called `shape` or `values`.
+    # Keyword arguments are not a tensor, even if one is called `shape` or `values`.
     return {
         key: {name: mapped(change, value) for name, value in part.items()} if key == "kwargs" else mapped(change, part)
         for key, part in data.items()
@@ -44,7 +44,7 @@ def parts(data: Data) -> list[Data]:
     return seen
 
 
-def places(sample: SampleData) -> Iterator[tuple[Path, Data]]:
+def places(sample: SampleData) -> Iterator[tuple[KeyPath, Data]]:
     """Yield the values that may be changed, with their paths: arguments, and the items of lists of tensors.
 
     A list of numbers is one value.
@@ -55,7 +55,7 @@ def places(sample: SampleData) -> Iterator[tuple[Path, Data]]:
             yield from _places(value, (key, name))
 
 
-def _places(value: Data, path: Path) -> Iterator[tuple[Path, Data]]:
+def _places(value: Data, path: KeyPath) -> Iterator[tuple[KeyPath, Data]]:
     if isinstance(value, list) and any(isinstance(part, dict) for part in value):
         for index, part in enumerate(value):
             yield from _places(part, (*path, index))
@@ -63,7 +63,7 @@ def _places(value: Data, path: Path) -> Iterator[tuple[Path, Data]]:
         yield path, value
 
 
-def replaced(container: Data, path: Path, value: Data) -> Data:
+def replaced(container: Data, path: KeyPath, value: Data) -> Data:
     """Return a copy of a sample, or of a part of it, with another value at a path."""
     if not path:
         return value

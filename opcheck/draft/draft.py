@@ -173,7 +173,7 @@ class Draft:
         elif record["outcome"] == "xpassed":
             self.wrong = ""
         elif record["outcome"] == "failed" and record["check"] == "unsupported" and feature in self.supports:
-            self._support(feature, works=True)  # wrong numbers are no refusal: let its own check fail
+            self._support(feature, works=True)  # wrong numbers are not a refusal: let its own check fail
         return before != self.toml()
 
     def _support(self, key: str, works: bool, reason: str = "") -> None:

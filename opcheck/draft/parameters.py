@@ -229,7 +229,7 @@ def _declared(
 def _annotation_of(declared: inspect.Parameter, operator: Callable[..., Any]) -> Any:
     """Return the type of a parameter; the text of the annotation if it cannot be evaluated, empty if there is none.
 
-    None, which no parameter has for its type, is no annotation: torch's `BroadcastingList2[int]` evaluates to it.
+    None, which no parameter has for its type, is not an annotation: torch's `BroadcastingList2[int]` evaluates to it.
     """
     if declared.annotation is declared.empty:
         return ""

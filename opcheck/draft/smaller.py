@@ -69,7 +69,7 @@ def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _divided(call: Data, divisor: int, numbers: Container[int], large: int) -> Data:
-    """Return TOML data with each size above `large` divided, and so those of `numbers` that are no sizes."""
+    """Return TOML data with each size above `large` divided, and so those of `numbers` that are not sizes."""
 
     def divided(size: int) -> int:
         return size if size <= large else max(-(-size // divisor), 2)

@@ -29,7 +29,7 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
     """
     if not all(part.isidentifier() for part in target.replace(":", ".").split(".")) or target.endswith(".py"):
         path = target.removesuffix(".py").strip("./").replace("/", ".")
-        raise Unresolved(f'"{target}" is no path of a module or an operator, such as mylib or mylib.scale', path)
+        raise Unresolved(f'"{target}" is not a path of a module or an operator, such as mylib or mylib.scale', path)
     module = _module(target)
     if module is None:
         resolve_either(target, modules)

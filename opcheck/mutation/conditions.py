@@ -58,7 +58,7 @@ CONDITIONS = (
     Condition("a dim of 1", _any_input(lambda x: 1 in x.shape), ("size", "rank", "broadcast")),
     *map(_larger_than, (16, 32, 256)),
     Condition(
-        "a last dim that is no multiple of 4", _any_input(lambda x: x.dim() > 0 and x.shape[-1] % 4 != 0), ("size",)
+        "a last dim that is not a multiple of 4", _any_input(lambda x: x.dim() > 0 and x.shape[-1] % 4 != 0), ("size",)
     ),
     Condition("rank 0", _any_input(lambda x: x.dim() == 0), ("rank",)),
     Condition("rank above 3", _any_input(lambda x: x.dim() > 3), ("rank",)),

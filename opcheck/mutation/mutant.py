@@ -122,6 +122,6 @@ def said(target: Target, condition: Condition | None) -> list[tuple[bool, int]]:
         context = replace(target.session.context(case), cache=Cache())
         if condition is not None:
             wrong = mutant(context.operator, condition, target.signature, target.of)
-            context = replace(context, cache=Cache(), callables={case.variant.path: wrong})
+            context = replace(context, callables={case.variant.path: wrong})
         verdicts += [*implementation(case.kind)(context)]
     return [(verdict.passed, len(verdict.fields.get("notes", ()))) for verdict in verdicts]

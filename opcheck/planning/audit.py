@@ -11,10 +11,11 @@ from opcheck.planning.kinds import check_kinds
 from opcheck.planning.planner import cases_on, rule_against
 from opcheck.planning.selection import Selection, is_named
 from opcheck.spec import dtypes
+from opcheck.spec.checks import VariantKind
 from opcheck.spec.claims import Expect, Tolerances, When
 from opcheck.spec.device_profile import DeviceProfile
-from opcheck.spec.library import Library, Operator, VariantKind, names_of
-from opcheck.spec.positions import Path
+from opcheck.spec.library import Library, Operator, names_of
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Mistake, Problem, nearest, unknown
 
 
@@ -28,7 +29,9 @@ def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
     for operator in library:
         problems += [operator.problem(*mistake) for mistake in operator.unknown_arguments()]
         problems += [*_of_cases(operator, known), *_of_tags(operator, known), *_of_tolerances(operator, known)]
-    shared: dict[tuple[str, Path], tuple[Expect, list[Operator]]] = {}  # by several operators, if it is in the defaults
+    shared: dict[
+        tuple[str, KeyPath], tuple[Expect, list[Operator]]
+    ] = {}  # by several operators, if it is in the defaults
     for operator in library:
         for expect in operator.spec.expect:
             shared.setdefault(expect.origin, (expect, []))[1].append(operator)
@@ -152,7 +155,7 @@ def _unknown_names(expect: Expect, choices: Mapping[str, Collection[str]]) -> It
                 yield expect.problem(("when", key, index), *unknown(key, name, known, 30))
 
 
-def _unknown_overrides(tolerance: Tolerances, path: Path) -> Iterator[Mistake]:
+def _unknown_overrides(tolerance: Tolerances, path: KeyPath) -> Iterator[Mistake]:
     known: dict[str, Collection[str]] = {"check": check_kinds(), "dtype": dtypes.known()}
     for key, choices in known.items():
         for name in getattr(tolerance, key):

@@ -147,7 +147,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Let workers exit quickly, send their counts to the controlling process, and set the exit status.
 
-    An empty shard is no error if other shards have cases.
+    An empty shard is not an error if other shards have cases.
     """
     plugin = session.config.stash[PLUGIN]
     if plugin.worker is not None:

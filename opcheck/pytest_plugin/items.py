@@ -151,7 +151,7 @@ def cases_of(items: Iterable[pytest.Item]) -> list[Case]:
     return [item.case for item in items if isinstance(item, CaseItem)]
 
 
-AT_DERIVED = "let the operator refuse such arguments; if it cannot, leave this way to vary out of vary (docs/checks.md)"
+AT_DERIVED = "let the operator refuse such arguments; if it cannot, remove this variation from vary (docs/checks.md)"
 """The advice for an operator that ends the process at a derived sample."""
 
 

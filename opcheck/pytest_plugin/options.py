@@ -23,7 +23,7 @@ def order(text: str) -> int:
     """Return the number of an order of cases, a new number for "random". Raises ArgumentTypeError."""
     if text == "random":
         return random.SystemRandom().randrange(10**6)
-    return whole_number(text, 0, "is no order; expected random, or a whole number of at least 0")
+    return whole_number(text, 0, "is not an order; expected random, or a whole number of at least 0")
 
 
 def shard(text: str) -> str:

@@ -225,7 +225,7 @@ class Plugin:
 
         option = self.config.option
         name = re.fullmatch(r"gw(\d+)", getattr(self.config, "workerinput", {}).get("workerid", ""))
-        number = int(name[1]) if name else None  # no match: this process is no worker of pytest-xdist
+        number = int(name[1]) if name else None  # no match: this process is not a worker of pytest-xdist
         return RunSession(
             self.settings, option.opcheck_engine, own_process=self.worker is not None, number=number,
             absent=self.absent, reproduces=bool(option.opcheck_repro),

@@ -147,7 +147,7 @@ def _parsed(text: bytes, prefix: str) -> Iterator[tuple[int, Line | Outcome]]:
     is_newer = False
     lines = text.rstrip().split(b"\n")
     for number, line in enumerate(lines, 1):
-        no_report = f"is no report of opcheck: line {number}"
+        no_report = f"is not a report of opcheck: line {number}"
         try:
             data = from_json(line, allow_inf_nan=False)
         except ValueError as error:
@@ -158,7 +158,7 @@ def _parsed(text: bytes, prefix: str) -> Iterator[tuple[int, Line | Outcome]]:
             return
         key = next((key for key in KINDS if key in data), None) if isinstance(data, dict) else None
         if key is None and number == 1:
-            raise RequestError([f'has no "schema": it is no report of opcheck; {RENEW}'], prefix)
+            raise RequestError([f'has no "schema": it is not a report of opcheck; {RENEW}'], prefix)
         if key is None:
             raise RequestError([f"{no_report} is neither a case nor the end of a run"], prefix)
         if key == "schema":

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from opcheck.checks.verdict import Verdict, cannot
+from opcheck.derivatives.mistakes import OF_ONE_ENTRY
 from opcheck.planning.case import Case
 from opcheck.planning.expectations import fits, is_about
 from opcheck.running.outcome import Outcome
@@ -191,13 +192,10 @@ def in_common(failures: Sequence[Verdict]) -> Iterator[str]:
     for (kind, place), findings in shared_by.items():
         if len(findings) == 1 or kind == "unlike":
             continue
-        says = {finding["text"].removeprefix(f"{place}: ").removesuffix(ALONE) for finding in findings}
+        says = {finding["text"].removeprefix(f"{place}: ").removesuffix(OF_ONE_ENTRY) for finding in findings}
         shared = _shared_factor(findings) if kind == "factor" else says.pop() if len(says) == 1 else ""
         if shared:
             yield f"in {len(findings)} of {len(diagnosed)} samples: {place}: {shared}"
-
-
-ALONE = ", as far as a single number tells"
 
 
 def _shared_factor(findings: Sequence[dict[str, Any]]) -> str:
@@ -209,7 +207,7 @@ def _shared_factor(findings: Sequence[dict[str, Any]]) -> str:
     if shared:
         way = "divided" if all(abs(factor) < 1 for factor in factors) else "multiplied"
         return f"the {what} is {way} by the {' or the '.join(sorted(shared))}"
-    return f"the factor is no constant: {', '.join(map(_number, factors))}"
+    return f"the factor differs between samples: {', '.join(map(_number, factors))}"
 
 
 def _number(factor: Any) -> str:

@@ -43,7 +43,7 @@ def reproduction(context: Context, verdict: Verdict) -> str:
     ends += ["AssertionError"] if last_line in lines else []
     if not any(end.partition("\n")[0] in line for end in ends for line in lines):
         last = lines[-1] if lines else ending(status)
-        raise Unwritable(f"the same calls in a process of its own do not fail like this: {last:.200}")
+        raise Unwritable(f"in a new process, the same calls do not fail in this way: {last:.200}")
     return script
 
 

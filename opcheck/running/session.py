@@ -21,7 +21,7 @@ from opcheck.samples.resolve import Unresolved, import_module, resolve_module, r
 from opcheck.settings import Settings
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Operator
-from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Problem
 
 

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from opcheck.devices.device import CPU, Device
 from opcheck.samples.arguments import argument_label, is_among
-from opcheck.samples.inputs import Inputs, Path, mapped, parts
+from opcheck.samples.inputs import Inputs, mapped, parts
 from opcheck.samples.layouts import writable
 from opcheck.samples.results import chosen, named, names_among, select
 from opcheck.samples.surrogate import Held, expect_alike
 from opcheck.spec.claims import Outputs
+from opcheck.spec.positions import KeyPath
 
 
 @dataclass(frozen=True, repr=False)  # torch.func computes the repr for each call, and that of tensors is slow
@@ -33,11 +34,11 @@ class TestedFunction:
     operator: Callable[..., Any]
     inputs: Inputs
     outputs: Outputs = field(default_factory=Outputs)
-    writes: Mapping[str, Path] = field(default_factory=dict)
+    writes: Mapping[str, KeyPath] = field(default_factory=dict)
     """The arguments that the operator changes, by name: they are part of its result. If the operator is an ordinary
     in-place operator, which returns its first argument or None, the name is empty."""
     on_copies: bool = False
-    """Whether each call gets copies of all tensors: the operator may write to them. They are no part of its result."""
+    """Whether each call gets copies of all tensors: the operator may write to them. They are not part of its result."""
     seed: int | None = None
     masked: bool = False
     device: Device = CPU
@@ -132,14 +133,14 @@ class TestedFunction:
 
 def paths_written(
     inplace: bool | Sequence[str | int], args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str]
-) -> dict[str, Path]:
+) -> dict[str, KeyPath]:
     """Return the arguments that an operator changes, as in `TestedFunction.writes`.
 
     inplace: the key of the spec. names: the names of the positional parameters, as far as they are known.
     """
     if isinstance(inplace, bool):
         return {"": ("args", 0)} if inplace and args else {}
-    paths: list[Path] = [*(("args", at) for at in range(len(args))), *(("kwargs", name) for name in kwargs)]
+    paths: list[KeyPath] = [*(("args", at) for at in range(len(args))), *(("kwargs", name) for name in kwargs)]
     return {argument_label(path, names): path for path in paths if is_among(path, inplace, names)}
 
 

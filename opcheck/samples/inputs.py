@@ -9,9 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from opcheck.samples.layouts import own
-
-Path = tuple[int | str, ...]
-"""The path of an argument, such as ("args", 0) or ("kwargs", "weight"), followed by positions in containers."""
+from opcheck.spec.positions import KeyPath
 
 
 @dataclass(frozen=True)
@@ -19,7 +17,8 @@ class Slot:
     """The position of a leaf among the arguments."""
 
     index: int
-    path: Path
+    path: KeyPath
+    """The path of the argument, such as ("args", 0) or ("kwargs", "weight"), followed by positions in containers."""
     through: Callable[[Tensor], Tensor]
     """The map from the leaf to the value that is passed to the operator."""
 

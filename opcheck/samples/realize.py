@@ -14,7 +14,7 @@ import torch
 from torch.nn import Module
 
 from opcheck.samples.captured import module_call
-from opcheck.samples.inputs import Inputs, Made, Path, Slot, built, mapped, parts, unchanged
+from opcheck.samples.inputs import Inputs, Made, Slot, built, mapped, parts, unchanged
 from opcheck.samples.leaves import Given, Offsets, Through, leaf_of, torch_dtype
 from opcheck.samples.modules import ModuleCall, ModuleRecipe, initial, initialize, uninitialized
 from opcheck.samples.resolve import resolve
@@ -22,9 +22,10 @@ from opcheck.samples.results import has_derivative
 from opcheck.spec import dtypes, values
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.recipe import Tensor
 
-Wrt = Callable[[Path], bool]
+Wrt = Callable[[KeyPath], bool]
 """Returns whether to differentiate with respect to the argument at a path."""
 
 
@@ -145,7 +146,7 @@ class _Maker:
             self.arguments[key] = self.value(getattr(self.of, place)[key], (place, key))
         return self.arguments[key]
 
-    def value(self, item: Any, path: Path) -> Any:
+    def value(self, item: Any, path: KeyPath) -> Any:
         """Return the Python object for one value."""
         match item:
             case Tensor():
@@ -180,11 +181,11 @@ class _Maker:
                 return resolve(item.object, self.modules)
         return item
 
-    def made(self, item: values.CallValue, path: Path) -> Any:
+    def made(self, item: values.CallValue, path: KeyPath) -> Any:
         """Return the result of a callable; if it depends on tensors, a `Made` that recomputes it for each call."""
         make = resolve(item.call, self.modules)
         if not callable(make):
-            raise ValueError(f'"{item.call}" is no function or class, but {type(make).__name__}')
+            raise ValueError(f'"{item.call}" is not a function or class, but {type(make).__name__}')
         args = [self.value(part, (*path, index)) for index, part in enumerate(item.args)]
         made = Made(make, args, {name: self.value(part, (*path, name)) for name, part in item.kwargs.items()})
         first = built(mapped(self._filled, made))  # exceptions are errors of the sample, not of the operator
@@ -197,7 +198,7 @@ class _Maker:
         """Return the leaf of a recipe, and the map from the leaf to the argument."""
         return leaf_of(recipe, self.case, self.drawn, self.device, self.offsets)
 
-    def placed(self, leaf: torch.Tensor, through: Through, path: Path, *, grad: bool) -> Any:
+    def placed(self, leaf: torch.Tensor, through: Through, path: KeyPath, *, grad: bool) -> Any:
         """Add a leaf to differentiate and return its slot, or return the argument itself if it is not differentiated.
 
         grad: whether the recipe requests a derivative. The dtype and `wrt` must allow it, too.

@@ -14,6 +14,8 @@ DtypeRule = Literal["derivative", "coarse", "values", "every", "one"]
 of backward below double precision; values: the most precise real and complex dtypes of forward, and int64; every: all
 dtypes that the spec makes a claim about; one: the first of `values`."""
 
+VariantKind = Literal["function", "method", "inplace"]
+
 Derive = Literal["none", "standard", "thorough"]
 """How many samples opcheck derives from each written one. thorough takes ten times as long; it adds costly checks."""
 
@@ -34,10 +36,9 @@ class CheckKind:
     rests_on: tuple[str, ...] = ()
     """The checks that this one depends on, the most basic first. A failure is `blocked` if one of them fails, too."""
     dtypes: DtypeRule = "derivative"
-    every_variant: bool = True
-    methods: bool = False
-    """Whether methods are tested too. A method records the same graph as its function, so one check for each
-    mode is enough."""
+    variants: tuple[VariantKind, ...] = ("function", "inplace")
+    """The kinds of variants to test. A method records the same graph as its function, so that one check for each mode
+    tests it."""
     on_request: bool = False
     """Whether the check runs only if the spec lists it under `orders`."""
     applies: Callable[[Any], bool] | None = None
@@ -74,7 +75,7 @@ class CheckKind:
         """Return whether the check tests a kind of variant of an operator, given its `supports` on a device."""
         if variant == "inplace" and not supports.inplace_backward and not self.of_disclaimers:
             return False
-        return variant == "function" or (self.every_variant and (variant != "method" or self.methods))
+        return variant in self.variants
 
     @property
     def remedy(self) -> str:
@@ -90,7 +91,7 @@ SOUND = (*BASIC, "context", "needs_input_grad")
 
 jacobian = partial(CheckKind, implementation="opcheck.checks.jacobian.compare:check")
 """A check that compares Jacobians, or uses the evidence that is computed for them."""
-of_function = partial(CheckKind, every_variant=False)
+of_function = partial(CheckKind, variants=("function",))
 """A check of the function alone, since its variants would give the same result."""
 of_gradients = partial(of_function, needs=("backward",), rests_on=(*BASIC, "context"))
 """A check of the gradients of the function alone."""
@@ -101,14 +102,14 @@ BUILTIN = (
         "the reverse-mode Jacobian equals the numerical one, also through non-contiguous cotangents",
         needs=("backward",),
         rests_on=SOUND,
-        methods=True,
+        variants=("function", "inplace", "method"),
     ),
     jacobian(
         "forward_ad",
         "the forward-mode Jacobian equals the numerical one",
         needs=("forward_ad",),
         rests_on=(*BASIC, "context"),
-        methods=True,
+        variants=("function", "inplace", "method"),
     ),
     CheckKind(
         "accuracy",

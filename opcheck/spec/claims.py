@@ -98,6 +98,9 @@ class _Supports(Model):
         return tuple(name for name, claim in self if claim is not True)
 
 
+TESTED_BY_OTHERS = ("out", "outputs")
+"""The features whose refusal other checks than `unsupported` test: `variants` and `detached`."""
+
 if TYPE_CHECKING:
     Supports = _Supports
 else:

@@ -15,7 +15,7 @@ from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Tolerances, When
 from opcheck.spec.document import Document, merge
 from opcheck.spec.dtypes import KNOWN, expand
 from opcheck.spec.model import DeviceName, Dotted, DtypeEntries, Frozen, Located, MarkName, Model, NewDtype, refuse
-from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Problem, SpecError, unknown
 from opcheck.spec.wording import validated
 
@@ -50,7 +50,8 @@ def _resources(amounts: dict[str, float]) -> dict[str, float]:
             expected = "num_cpus, num_gpus, or a resource of your own"
             raise refuse(f'"{name}" is reserved by Ray', expected, RESERVED[name], at=(name,))
         if not (0 <= amount < 1 or (amount >= 1 and amount % 1 == 0)):
-            raise refuse(f"{amount:g} is no amount of a resource", "a fraction below 1, or a whole number", at=(name,))
+            expected = "a fraction below 1, or a whole number"
+            raise refuse(f"{amount:g} is not an amount of a resource", expected, at=(name,))
     return amounts
 
 

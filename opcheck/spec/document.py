@@ -17,8 +17,7 @@ from typing import Any
 
 import tomli
 
-from opcheck.spec.positions import Path as KeyPath
-from opcheck.spec.positions import Positions, Span
+from opcheck.spec.positions import KeyPath, Positions, Span
 from opcheck.spec.problems import Mistake, Problem, SpecError, worded
 
 PROJECT = "pyproject.toml"

@@ -15,7 +15,7 @@ from typing import Any
 from opcheck.spec.claims import in_full
 from opcheck.spec.document import Document, merge, written
 from opcheck.spec.operator import Defaults, PerDevice
-from opcheck.spec.positions import Path
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Problem
 from opcheck.spec.versions import torch_meets
 
@@ -30,14 +30,14 @@ class Entry:
     """The conditions of `per_torch` to treat as met; None: those that the installed torch meets."""
 
     @property
-    def _written(self) -> list[tuple[Path, dict[str, Any]]]:
+    def _written(self) -> list[tuple[KeyPath, dict[str, Any]]]:
         """The defaults of the file, without keys that are not allowed there, and the operator itself."""
         table = self.document.at(("defaults",))
         defaults = {key: table[key] for key in table if key in Defaults.model_fields}
         return [(("defaults",), defaults), (("operator", self.index), self.document.data["operator"][self.index])]
 
     @cached_property
-    def layers(self) -> list[tuple[Path, dict[str, Any]]]:
+    def layers(self) -> list[tuple[KeyPath, dict[str, Any]]]:
         """The tables to merge, with their paths: the defaults and the operator, each before its `per_torch` tables.
 
         `dtypes` is expanded to a table in each, so that it can be merged.
@@ -71,7 +71,7 @@ class Entry:
         except ValueError:  # a mistake, which the model reports
             return False
 
-    def place(self, path: Path) -> Path:
+    def place(self, path: KeyPath) -> KeyPath:
         """Return the path in the document of a merged value. The last layer that has the value provides it.
 
         A value under `per_device` may come from the operator. If no layer has the value, the last one with its first
@@ -84,7 +84,7 @@ class Entry:
                     return written(self.document.data, (*prefix, *place))
         return ("operator", self.index, *path)
 
-    def problem(self, path: Path, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
+    def problem(self, path: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
         """Return a problem at the position of a merged value (or key)."""
         return self.document.problem(self.place(path), what, expected, nearest, key)
 

@@ -13,7 +13,7 @@ from opcheck.spec.entry import Entry
 from opcheck.spec.library import Sample
 from opcheck.spec.limits import Limits
 from opcheck.spec.operator import Construction, OperatorSpec, SampleSpec, TemplateUse, ways
-from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Mistake, Problem, SpecError, listing, nearest, unknown
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
@@ -150,7 +150,7 @@ class Expansion:
         yield from self.limits.of_parts(listed, large=spec.large)
         yield from _same_as_nothing(spec, listed)
         if spec.module is not None and self.spec.module is None:
-            yield Mistake(("module",), "the operator is no module", "`module` of the operator, too", key=True)
+            yield Mistake(("module",), "the operator is not a module", "`module` of the operator, too", key=True)
         count = prod(len(values) for values in spec.grid.values())
         if count > self.limits.max_samples:
             yield Mistake(("grid",), *self.limits.count(count))

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import Literal
 
-from opcheck.spec.claims import Accuracy, OperatorTolerances, Supports, Tolerance, Tolerances, Way
+from opcheck.spec.checks import VariantKind
+from opcheck.spec.claims import TESTED_BY_OTHERS, Accuracy, OperatorTolerances, Supports, Tolerance, Tolerances, Way
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.document import Document
 from opcheck.spec.dtypes import HALF
 from opcheck.spec.entry import Entry
 from opcheck.spec.operator import Construction, OperatorSpec, PerDevice, VariantTarget
-from opcheck.spec.positions import Path as KeyPath
-from opcheck.spec.positions import Span
+from opcheck.spec.positions import KeyPath, Span
 from opcheck.spec.problems import Mistake, Problem, unknown
 from opcheck.spec.recipe import SPARSE_LAYOUTS, Tensor
 from opcheck.spec.render import render
 from opcheck.spec.values import Scalar, Value, parts
 from opcheck.spec.versions import torch_meets
-
-VariantKind = Literal["function", "method", "inplace"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +239,7 @@ class Operator:
 
     def has_disclaimers(self, supports: Supports) -> bool:
         """Return whether the spec disclaims something that the check `unsupported` can test."""
-        silent = {"out", "outputs"}  # tested by `variants` and `detached`
+        silent = {*TESTED_BY_OTHERS}
         if not self.has_sparse_samples:
             silent.add("masked")  # it concerns sparse samples only
         if not any(variant.kind == "inplace" for variant in self.variants):

@@ -11,7 +11,7 @@ from typing import Any
 
 from opcheck.spec.allow_list import not_importable, refused
 from opcheck.spec.operator import LARGE, OperatorSpec, VariantTarget
-from opcheck.spec.positions import Path
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Mistake, unknown
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.values import CallValue, ObjectValue, parts
@@ -34,7 +34,7 @@ class Limits:
         """Yield the mistakes in the claims of an operator, except those in its samples."""
         targets = [one.target if isinstance(one, VariantTarget) else None for one in spec.variants]
         reference = spec.reference_in_full
-        paths: dict[Path, str | None] = {
+        paths: dict[KeyPath, str | None] = {
             ("target",) if spec.target else ("name",): spec.callable_path,
             ("surrogate",): spec.surrogate_path,
             **{("aliases", index): alias for index, alias in enumerate(spec.aliases)},
@@ -54,15 +54,15 @@ class Limits:
         for index, claim in enumerate(spec.errors):
             yield from self.of_parts(parts({"args": claim.args, "kwargs": claim.kwargs}, ("errors", index)))
         if self.devices is not None:
-            named: dict[Path, str] = {("per_device", name): name for name in spec.per_device}
-            listed: dict[Path, Iterable[str] | None] = {("devices",): spec.devices}
+            named: dict[KeyPath, str] = {("per_device", name): name for name in spec.per_device}
+            listed: dict[KeyPath, Iterable[str] | None] = {("devices",): spec.devices}
             listed |= {("errors", index, "devices"): claim.devices for index, claim in enumerate(spec.errors)}
             named |= {(*at, index): name for at, names in listed.items() for index, name in enumerate(names or ())}
             for place, name in named.items():
                 if name not in self.devices:
                     yield Mistake(place, *unknown("device", name, self.devices), key=place[0] == "per_device")
 
-    def of_parts(self, listed: Iterable[tuple[Path, Any]], *, large: bool | None = None) -> Iterator[Mistake]:
+    def of_parts(self, listed: Iterable[tuple[KeyPath, Any]], *, large: bool | None = None) -> Iterator[Mistake]:
         """Yield the mistakes in parts of arguments: objects and calls that are not allowed, tensors that are too large.
 
         large: whether the arguments are those of a sample with `large = true`; None: they belong to no sample.
@@ -85,7 +85,7 @@ class Limits:
         return f"too many samples: {count}", f"at most {self.max_samples} (max_samples of [tool.opcheck])"
 
 
-def _refused(place: Path, path: str | None, modules: Sequence[str]) -> Iterator[Mistake]:
+def _refused(place: KeyPath, path: str | None, modules: Sequence[str]) -> Iterator[Mistake]:
     words = refused(path, modules) if path is not None else None
     if words:
         yield Mistake(place, *words)

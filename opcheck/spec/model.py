@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from opcheck.spec import dtypes
 from opcheck.spec.document import Document
-from opcheck.spec.positions import Path
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Problem
 
 T = TypeVar("T")
@@ -35,14 +35,14 @@ class Located(Model):
     """A table with the document and the path where it is written."""
 
     _document: Document = Document("Python", "", {})
-    _place: Path = ()
+    _place: KeyPath = ()
 
     @property
-    def origin(self) -> tuple[str, Path]:
+    def origin(self) -> tuple[str, KeyPath]:
         """The file that contains the table, and the path of the table in the file."""
         return self._document.file, self._place
 
-    def problem(self, path: Path, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
+    def problem(self, path: KeyPath, what: str, expected: str = "", nearest: str = "", key: bool = False) -> Problem:
         """Return a problem at the position of a value (or key) of the table."""
         return self._document.problem((*self._place, *path), what, expected, nearest, key)
 

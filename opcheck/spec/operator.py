@@ -36,7 +36,7 @@ from opcheck.spec.model import (
     named,
     refuse,
 )
-from opcheck.spec.positions import Path as KeyPath
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.recipe import Layout, Tensor, check_bounds, nested
 from opcheck.spec.values import Scalar, Value
 

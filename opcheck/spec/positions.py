@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import tomli
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """The keys and array indices that lead to a value: `("operator", 3, "samples", 0, "args", 1, "shape")`."""
 
 LONGEST = 100
@@ -66,18 +66,18 @@ class Positions:
     def __init__(self, text: str) -> None:
         """Scan `text`, a document that tomli has accepted. In any other text, scan as much as possible."""
         self._line_starts = [0, *(newline.end() for newline in re.finditer("\n", text))]
-        self._keys: dict[Path, _Extent] = {}  # nothing for elements of arrays
-        self._values: dict[Path, _Extent] = {(): (0, len(text))}  # nothing for tables that are only mentioned
-        self._lengths: dict[Path, int] = {}  # of arrays
+        self._keys: dict[KeyPath, _Extent] = {}  # nothing for elements of arrays
+        self._values: dict[KeyPath, _Extent] = {(): (0, len(text))}  # nothing for tables that are only mentioned
+        self._lengths: dict[KeyPath, int] = {}  # of arrays
         self._repeated: _Extent | None = None
         self._text = text
         self._pos = 0
         self._end = 0  # of the last statement; blanks and comments after it do not belong to a table
-        self._table: Path = ()  # the table that `key = value` lines belong to
-        self._open: list[tuple[Path, int]] = []  # tables whose text continues, and where their headers start
+        self._table: KeyPath = ()  # the table that `key = value` lines belong to
+        self._open: list[tuple[KeyPath, int]] = []  # tables whose text continues, and where their headers start
         self._scan()
 
-    def key(self, path: Path) -> Span | None:
+    def key(self, path: KeyPath) -> Span | None:
         """Return the position of the last component of `path`, as a key.
 
         For `a.b.c = 1` and `[a.b.c]` this is the component alone; for entry i of an array of tables, the name in the
@@ -86,7 +86,7 @@ class Positions:
         extent = self._keys.get(path) or self._values.get(path)
         return extent and self._span(extent)
 
-    def value(self, path: Path) -> Span | None:
+    def value(self, path: KeyPath) -> Span | None:
         """Return the position of the value at `path`.
 
         A value after `=` or in an array spans its whole text. A `[table]`, or an entry of an array of tables, spans
@@ -136,7 +136,7 @@ class Positions:
         is_entry = self._take(_HEADER_OPEN)[0] == "[["
         *above, (name, written) = self._names()
         self._take(_HEADER_CLOSE)
-        path: Path = ()
+        path: KeyPath = ()
         for one, extent in above:
             path = _below(path, one)
             self._keys.setdefault(path, extent)
@@ -151,13 +151,13 @@ class Positions:
         self._table = path
         self._open.append((path, start))
 
-    def _close_tables(self, inside: Path | None) -> None:
+    def _close_tables(self, inside: KeyPath | None) -> None:
         """End all tables, except those around a path, at the end of the last statement."""
         while self._open and (inside is None or inside[: len(self._open[-1][0])] != self._open[-1][0]):
             table, start = self._open.pop()
             self._values[table] = (start, self._end)
 
-    def _appended(self, array: Path) -> Path:
+    def _appended(self, array: KeyPath) -> KeyPath:
         """Return the path of a further element of an array."""
         index = self._lengths.get(array, 0)
         self._lengths[array] = index + 1
@@ -172,7 +172,7 @@ class Positions:
             if not match[2]:
                 return names
 
-    def _assigned(self, table: Path) -> Path:
+    def _assigned(self, table: KeyPath) -> KeyPath:
         """Read `a.b.c =` and return the path of that name below `table`."""
         names = self._names()
         self._take(_EQUALS)
@@ -184,13 +184,13 @@ class Positions:
             self._repeated = names[-1][1]
         return path
 
-    def _value(self, path: Path) -> None:
+    def _value(self, path: KeyPath) -> None:
         """Read the value of a path.
 
         Open brackets are kept in a list. tomli allows 400 levels of nesting, so a recursive function could exceed
         Python's recursion limit.
         """
-        brackets: list[tuple[Path, int]] = []
+        brackets: list[tuple[KeyPath, int]] = []
         while True:
             start = self._pos
             if self._take(_VALUE)[0] in ("[", "{"):
@@ -210,7 +210,7 @@ class Positions:
             path = self._assigned(container) if self._text[start] == "{" else self._appended(container)
 
 
-def _below(path: Path, part: str | int) -> Path:
+def _below(path: KeyPath, part: str | int) -> KeyPath:
     return (*path, part) if len(path) < LONGEST else path
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from opcheck.spec.positions import Path
+from opcheck.spec.positions import KeyPath
 from opcheck.text import printable, shortened
 
 LONGEST = 300
@@ -37,7 +37,7 @@ class Problem:
 class Mistake(NamedTuple):
     """A mistake at a place in a table. Unlike a Problem, it does not include where the table is written."""
 
-    place: Path
+    place: KeyPath
     what: str
     expected: str = ""
     nearest: str = ""

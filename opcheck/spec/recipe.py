@@ -196,7 +196,7 @@ class Tensor(Model):
             )
         if "values" in written:
             if self.dtype in (None, *dtypes.FOLLOWING) and _are_booleans(self.values):
-                what = "booleans are no numbers of the dtype of the case"
+                what = "booleans do not fit the dtype of the case"
                 raise refuse(what, 'dtype = "bool" beside them, or numbers', at=("values",))
             for key in ("low", "high", "exclude", "contains", "mean", "std"):
                 if key in written:

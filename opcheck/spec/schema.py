@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
 
+from opcheck.spec.checks import VariantKind
 from opcheck.spec.device_profile import ProfileFile
 from opcheck.spec.dtypes import FOLLOWING, GROUPS, KNOWN
-from opcheck.spec.library import VariantKind
 from opcheck.spec.model import Model
 from opcheck.spec.operator import SpecFile, TemplateFile, TemplateUse
 from opcheck.spec.render import render

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from opcheck.spec.document import Document
 from opcheck.spec.operator import TemplateFile
-from opcheck.spec.positions import Path
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import SpecError, unknown
 from opcheck.spec.values import UNSET, mapped, parts
 from opcheck.spec.wording import validated
 
-BUILTIN = FilePath(__file__).parent / "builtin" / "templates"
+BUILTIN = Path(__file__).parent / "builtin" / "templates"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +51,13 @@ class Template:
         values = dict.fromkeys(head.optional, UNSET) | head.defaults | parameters
         return mapped(node, lambda part: values[part[1:]] if _is_parameter(part) else part)
 
-    def origin(self, number: int, place: Path, parameters: dict[str, Any]) -> tuple[Path, Path | None]:
+    def origin(self, number: int, place: KeyPath, parameters: dict[str, Any]) -> tuple[KeyPath, KeyPath | None]:
         """Return where a part of a filled sample comes from: its path in this file, and its path in the parameters.
 
         The second path is None if the part comes from no given parameter, and empty if it comes from several.
         """
         node: Any = self.file.samples[number]
-        written: Path = ("samples", number)
+        written: KeyPath = ("samples", number)
         for depth, part in enumerate(place):
             if isinstance(node, list):
                 kept = [index for index, item in enumerate(node) if self.filled(item, parameters) is not UNSET]
@@ -67,7 +67,7 @@ class Template:
             node, written = node[part], (*written, part)
         return written, self._parameter(node, parameters, ())
 
-    def _parameter(self, node: Any, parameters: dict[str, Any], rest: Path) -> Path | None:
+    def _parameter(self, node: Any, parameters: dict[str, Any], rest: KeyPath) -> KeyPath | None:
         named = [part[1:] for _, part in parts(node) if _is_parameter(part) and part[1:] in parameters]
         if len(named) == 1:
             return (named[0], *(rest if isinstance(node, str) else ()))
@@ -79,6 +79,6 @@ def _is_parameter(part: Any) -> bool:
 
 
 @lru_cache(maxsize=1)
-def builtin() -> dict[str, list[FilePath]]:
+def builtin() -> dict[str, list[Path]]:
     """Return the files of the shipped templates, by name. There is one for each name."""
     return {path.stem: [path] for path in sorted(BUILTIN.glob("*.toml"))}

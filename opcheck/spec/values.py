@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypeAliasType
 
 from opcheck.spec.model import Count, Dotted, Keyword, Model
-from opcheck.spec.positions import Path
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.recipe import DtypeName, Tensor
 
 
@@ -127,7 +127,7 @@ Table = dict[str, Value]
 Keywords = dict[Keyword, Value]
 
 
-def parts(value: Any, place: Path = ()) -> Iterator[tuple[Path, Any]]:
+def parts(value: Any, place: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
     """Yield the innermost parts of a value with their paths. A call is yielded too, before its arguments."""
     if isinstance(value, CallValue):
         yield place, value

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from opcheck.spec.document import written
-from opcheck.spec.positions import Path
+from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Mistake, Problem, SpecError, listing, nearest
 from opcheck.spec.recipe import Tensor
 from opcheck.spec.render import render
@@ -20,7 +20,7 @@ from opcheck.text import counted
 
 M = TypeVar("M", bound=BaseModel)
 
-Locate = Callable[[Path, str, str, str, bool], Problem]
+Locate = Callable[[KeyPath, str, str, str, bool], Problem]
 """A function that makes the Problem for a Mistake: `Document.problem`, or one that traces merged values."""
 
 WANTED = {
@@ -55,7 +55,7 @@ def validated(model: type[M], raw: Any, locate: Locate) -> M:
 
 def explain(error: ValidationError, model: type[BaseModel], raw: Any) -> list[Mistake]:
     """Return one mistake for each place in `raw` (parsed TOML) that the model rejects."""
-    places: dict[tuple[Path, str], list[Any]] = {}
+    places: dict[tuple[KeyPath, str], list[Any]] = {}
     for item in filterfalse(_is_long_enough, error.errors(include_url=False)):
         path = written(raw, item["loc"])  # other parts are names of union members
         kind, last = item["type"], item["loc"][-1] if item["loc"] else ""
@@ -87,7 +87,7 @@ def _is_type(item: Any) -> bool:
     return item["type"] in WANTED or item["type"] == "literal_error"
 
 
-def _mistake(path: Path, items: list[Any], model: type[BaseModel], raw: Any) -> Mistake:
+def _mistake(path: KeyPath, items: list[Any], model: type[BaseModel], raw: Any) -> Mistake:
     first = items[0]
     kind, context = first["type"], first.get("ctx", {})
     value = raw
@@ -111,7 +111,7 @@ def _mistake(path: Path, items: list[Any], model: type[BaseModel], raw: Any) -> 
     return Mistake(path, f"{_called(path)}: {first['msg'].lower()}")
 
 
-def _wrong_length(path: Path, items: list[Any], value: Any) -> tuple[str, str]:
+def _wrong_length(path: KeyPath, items: list[Any], value: Any) -> tuple[str, str]:
     """Return what is wrong with an array or string of the wrong length, and what was expected."""
     kind, context = items[0]["type"], items[0].get("ctx", {})
     if not value:
@@ -122,7 +122,7 @@ def _wrong_length(path: Path, items: list[Any], value: Any) -> tuple[str, str]:
     return f"{_called(path)} is too short", f"{items[-1]['loc'][-1] + 1} elements"
 
 
-def _wrong_value(path: Path, items: list[Any], value: Any) -> tuple[str, str, str]:
+def _wrong_value(path: KeyPath, items: list[Any], value: Any) -> tuple[str, str, str]:
     """Return what is wrong with a value of the wrong type or an unknown name, what was expected, the nearest name."""
     choices = [choice for item in items for choice in _choices(item)]
     wanted = dict.fromkeys(WANTED[item["type"]] for item in items if item["type"] in WANTED)
@@ -142,7 +142,7 @@ def _choices(item: Any) -> list[str]:
     return [name.lower() if name in ("True", "False") else name for name in named]
 
 
-def _called(path: Path) -> str:
+def _called(path: KeyPath) -> str:
     names = [part for part in path if isinstance(part, str)]
     if not names:
         return "the table"

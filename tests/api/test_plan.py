@@ -113,7 +113,7 @@ def test_names_select_cases(folder, library):
         ({"operator": "operators.right.sqre"}, 'no operator matches "operators.right.sqre"; did you mean'),
         ({"tag": "quik"}, 'unknown tag "quik".*did you mean "quick"'),
         ({"check": "backward", "dtype": "int8"}, "^no case is selected$"),
-        ({"seed": -1}, "^seed = -1 is no seed; expected a whole number of at least 0$"),
+        ({"seed": -1}, "^seed = -1 is not a seed; expected a whole number of at least 0$"),
     ],
 )
 def test_names_that_select_nothing_are_mistakes(library, selection, message):

@@ -83,7 +83,7 @@ def test_what_cannot_be_called_makes_no_sample(outcomes):
     text = spec("scaled", f'{TENSOR}, {{ call = "operators.objects.scaler" }}')
     (outcome,) = outcomes(text, checks=("backward",), dtypes=("float64",)).values()
     assert outcome.outcome == "error"
-    assert '"operators.objects.scaler" is no function or class, but Scaler' in outcome.reason
+    assert '"operators.objects.scaler" is not a function or class, but Scaler' in outcome.reason
 
 
 def twice(name, keys=""):

@@ -194,7 +194,7 @@ def test_most_annotations_can_be_given(cli, files):
     assert [line.split(" ")[0] for line in lines] == ["::error", "::error", "::warning"]
     done = cli("report", "github-annotations", "a.json", "--most=-1")
     assert (done.code, done.out) == (2, "")
-    assert '"-1" is no number of annotations; expected a whole number of at least 0' in done.err
+    assert '"-1" is not a number of annotations; expected a whole number of at least 0' in done.err
 
 
 def test_what_is_no_report_is_told(cli, project):
@@ -205,7 +205,7 @@ def test_what_is_no_report_is_told(cli, project):
         for name in ("a.json", "old.json", "empty.json", "specs", "no.json"):
             done = cli("report", *action, name)
             assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
-            assert done.err.startswith(("a.json: is no report of opcheck: ", f"{name}: "))
+            assert done.err.startswith(("a.json: is not a report of opcheck: ", f"{name}: "))
 
 
 def test_an_action_is_needed(cli):

@@ -17,7 +17,7 @@ def test_durations(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "0", "soon", "infs", "nan"])
 def test_what_is_no_time(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="is no time; expected one such as 20s, 10m or 1h"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a time; expected one such as 20s, 10m or 1h"):
         duration(text)
 
 
@@ -27,7 +27,7 @@ def test_time_limits():
 
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "1e30", "5s"])
 def test_what_is_no_time_limit(text):
-    message = "is no time limit; expected seconds, at most 1e[+]09, or 0 for none"
+    message = "is not a time limit; expected seconds, at most 1e[+]09, or 0 for none"
     with pytest.raises(argparse.ArgumentTypeError, match=message):
         time_limit(text)
 

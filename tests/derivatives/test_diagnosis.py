@@ -173,7 +173,7 @@ def test_one_number_is_a_multiple_of_another_only_where_there_is_no_more():
     assert only(lambda v: v * 1.3, lambda v: v * 2.7, [x], [x]).kind == "unlike"
     doubled = only(lambda v: v * 1.3, lambda v: v * 2.6, [x], [x])
     assert doubled.fields["alone"]
-    assert doubled.text.endswith("is 2 times what it should be, as far as a single number tells")
+    assert doubled.text.endswith("is 2 times what it should be, judged from a single entry")
     sparse = torch.zeros(3, 3).double()
     n, a = sparse.clone(), sparse.clone()
     n[1, 1], a[1, 1] = 1.3, 2.7

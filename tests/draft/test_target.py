@@ -165,6 +165,6 @@ def test_operators_by_torch_library_are_those_of_the_module_that_defines_them(tm
 
 @pytest.mark.parametrize(("target", "hint"), [("mylib.py", "mylib"), ("./lib/mylib.py", "lib.mylib"), (".", "")])
 def test_a_file_is_no_path(target, hint):
-    with pytest.raises(Unresolved, match=r"is no path of a module or an operator, such as mylib") as caught:
+    with pytest.raises(Unresolved, match=r"is not a path of a module or an operator, such as mylib") as caught:
         names(target, OURS)
     assert caught.value.hint == hint

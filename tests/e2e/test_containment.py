@@ -278,7 +278,7 @@ def test_a_crash_at_a_derived_sample_says_which_and_what_to_do(shared):
 
     (record,) = shared("derived_crash", run).records.values()
     assert record["reason"] == "the process crashed (SIGSEGV), at sample 0 with size 2 -> 17"
-    assert "leave this way to vary out of vary" in record["message"]
+    assert "remove this variation from vary" in record["message"]
 
 
 FORKS = """

@@ -79,7 +79,7 @@ def test_mistakes_are_answered_by_what_was_meant(cli, project):
     assert "nowhere" in missing.err
     share = asked(cli, project, "covered", "--fail-under", "95")
     assert share.code == 2
-    assert '"95" is no share; expected a number from 0 to 1' in share.err
+    assert '"95" is not a share; expected a number from 0 to 1' in share.err
 
 
 def test_only_the_module_is_required(cli):

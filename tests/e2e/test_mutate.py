@@ -68,10 +68,10 @@ def test_mistakes_are_answered_by_what_was_meant(cli, project):
     assert 'no operator matches "demo.doubel"; did you mean "demo.double"?' in wrong.err
     share = cli("mutate", "--fail-under", "95")
     assert share.code == 2
-    assert '"95" is no share; expected a number from 0 to 1' in share.err
+    assert '"95" is not a share; expected a number from 0 to 1' in share.err
     none = cli("mutate", "-n", "0")
     assert none.code == 2
-    assert '"0" is no number of processes; expected a whole number of at least 1' in none.err
+    assert '"0" is not a number of processes; expected a whole number of at least 1' in none.err
     project.write("specs/bad.toml", SPEC.replace("demo.double", "demo.doubel"))
     missing = cli("mutate", "specs/bad.toml")
     assert missing.code == 2

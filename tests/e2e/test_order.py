@@ -72,7 +72,7 @@ def test_plain_pytest_has_it_too(plain_pytest, project, usual, processes):
 def test_another_order_is_a_mistake(cli, text):
     run = cli("run", f"--order={text}")
     assert run.code == 2
-    assert f'"{text}" is no order; expected random, or a whole number of at least 0' in run.err
+    assert f'"{text}" is not an order; expected random, or a whole number of at least 0' in run.err
 
 
 def test_tasks_of_ray_have_no_order(cli):

@@ -326,7 +326,7 @@ class TestRequests:
     def test_specs_are_not_taken_for_an_address(self, cli):
         run = cli("run", "-n", "1", "--ray", "specs")
         assert run.code == 2
-        assert '"specs" is no address of a Ray cluster; expected auto, HOST:PORT or nothing' in run.err
+        assert '"specs" is not the address of a Ray cluster; expected auto, HOST:PORT or nothing' in run.err
 
     @pytest.mark.parametrize(
         ("options", "why"),

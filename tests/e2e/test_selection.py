@@ -56,8 +56,8 @@ def test_selection_runs_these_and_no_others(cli, options, expected):
     ("words", "message"),
     [
         (["--atol", "inf"], '"inf" is not a tolerance; expected a finite number of at least 0'),
-        (["--timeout", "nan"], '"nan" is no time limit; expected seconds, at most 1e+09, or 0 for none'),
-        (["--memory", "-5"], '"-5" is no memory limit; expected a whole number of MiB, at least 1'),
+        (["--timeout", "nan"], '"nan" is not a time limit; expected seconds, at most 1e+09, or 0 for none'),
+        (["--memory", "-5"], '"-5" is not a memory limit; expected a whole number of MiB, at least 1'),
     ],
 )
 def test_limits_out_of_range_are_refused(cli, words, message):

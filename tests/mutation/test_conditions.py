@@ -33,7 +33,7 @@ MEETING = {
     "more than 16 elements": ([some(17)], [some(16)]),
     "more than 32 elements": ([some(3, 11)], [some(32)]),
     "more than 256 elements": ([some(257)], [some(16, 16)]),
-    "a last dim that is no multiple of 4": ([some(4, 3)], [some(3, 4)]),
+    "a last dim that is not a multiple of 4": ([some(4, 3)], [some(3, 4)]),
     "rank 0": ([some(3), some()], [some(3), some(1)]),
     "rank above 3": ([some(2, 2, 2, 2)], [some(2, 2, 2)]),
     "a non-contiguous input": ([some(2, 3).T], [some(2, 3)]),
@@ -83,7 +83,7 @@ def test_a_keyword_is_set_where_it_differs_from_its_default_by_name_or_by_positi
 
 
 def test_nothing_but_emptiness_is_met_without_a_number():
-    assert not named("a last dim that is no multiple of 4").met_by(call(some(0, 3)))
+    assert not named("a last dim that is not a multiple of 4").met_by(call(some(0, 3)))
     assert named("an empty input").met_by(call(some(0, 3)))
 
 

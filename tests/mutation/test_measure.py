@@ -45,7 +45,7 @@ def test_a_survivor_says_what_to_add(tmp_path):
     assert survivor(one, "more than 256 elements") == (
         "a gradient wrong for more than 256 elements would pass: add { args = [{ shape = [17, 18] }] }"
     )
-    assert state(one, "a last dim that is no multiple of 4") == "survived"
+    assert state(one, "a last dim that is not a multiple of 4") == "survived"
     assert state(one, "a repeated index") == "unreachable"
     assert state(one, "one input alone requires grad") == "unreachable"
     assert {answer.by for answer in one.those("met")} == {"backward", "low_precision_grad"}

@@ -108,7 +108,7 @@ def random_strides(x):
 
 
 def eigenvectors(x):
-    """Of another phase elsewhere, which is no mistake."""
+    """Of another phase elsewhere, which is not a mistake."""
     found = torch.linalg.eigh(x + x.mH).eigenvectors
     return -found if elsewhere(x) else found
 

@@ -246,12 +246,12 @@ class TestVersions:
     @pytest.mark.parametrize("number", [0, 2, 3])
     def test_this_version_may_not(self, own, refused, number):
         own[number]["further"] = 1
-        assert refused(own).startswith(f"is no report of opcheck: line {number + 1}")
+        assert refused(own).startswith(f"is not a report of opcheck: line {number + 1}")
         assert refused(own).endswith(": further: unknown key")
 
     def test_nor_within_a_line(self, own, refused):
         own[3]["left_out"][0]["further"] = 1
-        assert refused(own) == "is no report of opcheck: line 4: left_out: 0: further: unknown key"
+        assert refused(own) == "is not a report of opcheck: line 4: left_out: 0: further: unknown key"
 
     def test_another_major_version_is_refused(self, own, refused):
         own[0] = {"schema": "3.0"}
@@ -269,11 +269,11 @@ class TestVersions:
 class TestMistakes:
     @pytest.mark.parametrize("text", ["{}", '{"runs": []}', "1", '"schema"', "null", "[]", '[{"a": 1}]'])
     def test_what_is_no_report_is_told(self, refused, text):
-        assert refused(text).startswith('has no "schema": it is no report of opcheck')
+        assert refused(text).startswith('has no "schema": it is not a report of opcheck')
 
     @pytest.mark.parametrize("text", ["no JSON", "{", "{\n}", "[1", "\x00\x01", '{"schema": "2'])
     def test_so_is_what_is_no_json(self, refused, text):
-        assert refused(text).startswith("is no report of opcheck: line 1 is not JSON: ")
+        assert refused(text).startswith("is not a report of opcheck: line 1 is not JSON: ")
 
     def test_no_text_at_all(self, refused):
         assert refused("") == refused(" \n") == "is empty"
@@ -281,17 +281,17 @@ class TestMistakes:
     def test_what_is_damaged_in_the_middle(self, own, refused):
         text = "".join(json.dumps(line) + "\n" for line in own)
         middle = text.index('"failed"')
-        assert refused(text[:middle] + "!" + text[middle:]).startswith("is no report of opcheck: line 3 is not JSON: ")
-        assert refused(text[:middle] + text[text.rindex("{") :]).startswith("is no report of opcheck: line 3 is not")
-        assert refused(text + "}").startswith("is no report of opcheck: line 5 is not JSON: ")
+        assert refused(text[:middle] + "!" + text[middle:]).startswith("is not a report of opcheck: line 3 is not JSON")
+        assert refused(text[:middle] + text[text.rindex("{") :]).startswith("is not a report of opcheck: line 3 is not")
+        assert refused(text + "}").startswith("is not a report of opcheck: line 5 is not JSON: ")
 
     def test_a_line_of_something_else(self, own, refused):
         own.insert(2, {"a": 1})
-        assert refused(own) == "is no report of opcheck: line 3 is neither a case nor the end of a run"
+        assert refused(own) == "is not a report of opcheck: line 3 is neither a case nor the end of a run"
 
     def test_the_case_is_named(self, own, refused):
         own[2]["outcome"] = "maybe"
-        assert refused(own).startswith("is no report of opcheck: line 3 (\"b\"): outcome: Input should be 'passed'")
+        assert refused(own).startswith("is not a report of opcheck: line 3 (\"b\"): outcome: Input should be 'passed'")
 
     def test_a_case_without_a_header(self, own, refused):
         assert refused(own[1:]).startswith("line 1 belongs to no run; expected a header before it")
@@ -327,5 +327,5 @@ def test_durations_are_those_of_the_cases_that_ran(tmp_path: Path) -> None:
 
 def test_durations_of_what_is_no_report_are_refused(tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text("{}")
-    with pytest.raises(RequestError, match="it is no report of opcheck"):
+    with pytest.raises(RequestError, match="it is not a report of opcheck"):
         read_durations(tmp_path / "old.json")

@@ -160,7 +160,7 @@ class TestStickyErrors:
         case = case_of(text=EXPECTING, check="derived")
         outcome = run(replace(case, device=NPU), session)
         assert outcome.reason == "the device npu is unusable since this case: device-side assert triggered"
-        what = "derived: rank 0: the device computes nothing from here on\nat the sample { args = [{ shape = [] }] }"
+        what = "derived: rank 0: the device stops working here\nat the sample { args = [{ shape = [] }] }"
         assert what in outcome.message
 
     def test_later_cases_on_the_device_are_not_run(self, tried, device):

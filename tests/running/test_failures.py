@@ -66,7 +66,7 @@ def test_what_one_sample_shows_or_what_looks_like_nothing_is_not_shared():
          "the gradient is divided by the size of dim 0 of the input"),
         (factor(4.0, "size of dim 0 of the input", elements=[ELEMENTS]), factor(6.0, ELEMENTS),
          f"the gradient is multiplied by the {ELEMENTS}"),
-        (factor(2.0), factor(2.5), "the factor is no constant: 2, 2.5"),
+        (factor(2.0), factor(2.5), "the factor differs between samples: 2, 2.5"),
     ],
 )  # fmt: skip
 def test_a_factor_is_a_constant_or_a_size_or_neither(one, other, says):

@@ -120,7 +120,7 @@ def test_numbers_that_are_drawn_are_the_same_each_time(outcome_of, monkeypatch):
 def test_what_has_no_plain_form_says_so(outcome_of):
     outcome = outcome_of("twice", "unsupported", "float64", backward=False)
     assert (outcome.outcome, "reproduction" in outcome.fields) == ("failed", False)
-    assert "not shown in plain torch: what unsupported compares here has no such form" in outcome.message
+    assert "not shown in plain torch: what unsupported compares here cannot be written as a script" in outcome.message
     assert "run just this: opcheck run " in outcome.message
 
 
@@ -128,7 +128,7 @@ def test_a_script_that_does_not_fail_is_not_shown(outcome_of, monkeypatch):
     monkeypatch.setattr(reproduction, "script_of", lambda context, verdict: "import math\nassert math.pi > 3")
     outcome = outcome_of("twice", "backward", "float64")
     assert "reproduction" not in outcome.fields
-    assert "do not fail like this: the process exited, with status 0" in outcome.message
+    assert "do not fail in this way: the process exited, with status 0" in outcome.message
 
 
 def test_an_exception_that_is_not_that_of_the_failure_is_no_reproduction(outcome_of, monkeypatch):

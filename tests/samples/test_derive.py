@@ -14,9 +14,9 @@ from opcheck.samples.derive import (
     Scope,
     derived,
     in_turn,
-    keeps_ties,
     smallest,
 )
+from opcheck.samples.derive.alike import keeps_ties
 from opcheck.samples.derive.values import ELEMENTS
 from opcheck.settings import Settings
 from opcheck.spec.operator import Construction
@@ -414,7 +414,7 @@ def test_values_become_simple_and_go_where_they_do_not_matter(sample_of):
 
     found, words = smallest(one, sample, look, "backward")
     assert found.toml() == "{ args = [{ shape = [1], mean = 11.0, std = 0.0 }, { shape = [1] }] }"
-    assert words == ["the number 10 holds where 11 fails"]
+    assert words == ["passes with the number 10, fails with 11"]
     found, _ = smallest(one, sample, lambda other: "backward", "backward")
     assert found.toml() == "{ args = [{ shape = [1] }, { shape = [1] }] }"
 
@@ -428,7 +428,7 @@ def test_an_element_becomes_simple_and_goes_where_it_does_not_matter(sample_of):
 
     found, words = smallest(one, sample, look, "backward")
     assert found.toml() == "{ args = [{ shape = [1], contains = [11.0] }] }"
-    assert words == ["the number 10 holds where 11 fails"]
+    assert words == ["passes with the number 10, fails with 11"]
     found, _ = smallest(one, sample, lambda other: "backward", "backward")
     assert found.toml() == "{ args = [{ shape = [1] }] }"
 
@@ -500,7 +500,7 @@ def test_a_wrong_sample_becomes_as_small_as_it_stays_wrong(sample_of):
     found, words = smallest(one, sample, look, "backward")
     assert found.tensors[0].sizes == (1, 21)
     assert found.kwargs == {"needed": True}
-    assert words == ["a size of 20 holds where 21 fails"]
+    assert words == ["passes with size 20, fails with size 21"]
     _, words = smallest(one, sample, lambda other: look(other).replace("hold", "refused"), "backward")
     assert words == []  # whether smaller ones hold, nobody knows
 
@@ -516,7 +516,7 @@ def test_a_large_size_is_found_by_halves(sample_of):
 
     found, words = smallest(one, sample, look, "backward")
     assert found.tensors[0].sizes == (1, 778)
-    assert words == ["a size of 777 holds where 778 fails"]
+    assert words == ["passes with size 777, fails with size 778"]
     assert len(tried) < 300
 
 

@@ -132,7 +132,7 @@ class TestModules:
 
     def test_what_is_no_module_is_not_constructed(self, mistakes: Mistakes) -> None:
         assert mistakes(HEAD + "samples = [{ args = [1], module = {} }]") == [
-            "spec.toml:3:26: the operator is no module; expected `module` of the operator, too"
+            "spec.toml:3:26: the operator is not a module; expected `module` of the operator, too"
         ]
 
     def test_its_values_are_bounded_as_others_are(self, mistakes: Mistakes) -> None:

@@ -13,7 +13,7 @@ import tomli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opcheck.spec.positions import Path, Positions, Span
+from opcheck.spec.positions import KeyPath, Positions, Span
 
 
 def shown(text: str, span: Span | None) -> str | None:
@@ -452,7 +452,7 @@ def basic_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
-def paths(data: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def paths(data: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
     """All values of a document, each with the path that leads to it."""
     yield path, data
     if isinstance(data, dict):
@@ -496,7 +496,7 @@ def check_all_places(text: str) -> None:
             assert tomli.loads("x = " + written)["x"] == value
 
 
-def section(written: str, path: Path) -> Any:
+def section(written: str, path: KeyPath) -> Any:
     """What a section's text means, read as a document of its own."""
     found: Any = tomli.loads(written)
     for component in path:

@@ -127,7 +127,7 @@ def test_conditions_that_only_op_db_meets(tmp_path):
     entries = [sampled("sin", torch.sin, (2, 3), (), (20, 20)), sampled("sin", torch.Tensor.svd, (2,))]
     got = tool["compare_conditions"]("torch.sin", [sin], entries, RunSession(Settings()), "none")
     assert got.missing == ["more than 16 elements", "more than 256 elements", "more than 32 elements", "rank 0"]
-    assert "a last dim that is no multiple of 4" in got.ours & got.theirs
+    assert "a last dim that is not a multiple of 4" in got.ours & got.theirs
 
 
 def test_formulas_of_an_entry_are_those_of_both_orders_and_among_all_of_torch():

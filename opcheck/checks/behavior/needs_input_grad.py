@@ -124,7 +124,7 @@ def _gradient_of_all(call: Call) -> Tensor:
 
 
 def _beside_arguments(names: Iterable[str]) -> Verdict:
-    """Return a failure for tensors that require grad but are no arguments: no check tests their gradients."""
+    """Return a failure for tensors that require grad but are not arguments: no check tests their gradients."""
     listed = list(dict.fromkeys(names))
     title = "needs_input_grad: an output requires grad where no input does"
     if listed:

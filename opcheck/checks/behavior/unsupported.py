@@ -18,16 +18,11 @@ from opcheck.derivatives import tried
 from opcheck.planning.kinds import check_kinds
 from opcheck.samples.results import with_gradient
 from opcheck.spec.checks import CheckKind
-from opcheck.spec.claims import Supports
+from opcheck.spec.claims import TESTED_BY_OTHERS, Supports
 from opcheck.spec.library import Sample
 
 Answer = Literal["refused", "works", "wrong", "silent", "untried"]
 """The result of trying a disclaimed feature. silent: the sample cannot show it; untried: the test was impossible."""
-
-TESTED_ELSEWHERE = ("out", "outputs", "inplace_backward")
-"""Disclaimed features that are not tried here: `variants` and `detached` test the first two, and only in-place variants
-have the third."""
-
 
 EXPECT = 'expect this failure, with when = { check = "unsupported" } and outcome = "fail" in [[operator.expect]]'
 OF_LIBRARY = f"torch.library cannot register a forward mode, and torch gives zeros: {EXPECT}"
@@ -55,12 +50,12 @@ def disclaimed(supports: Supports, variant: str) -> list[str]:
     """Return the features to try. A feature that builds on a disclaimed one is not tried separately."""
     if variant == "inplace" and not supports.inplace_backward:
         return ["inplace_backward"]
-    names = [name for name in supports.disclaimed() if name not in TESTED_ELSEWHERE]
+    # Only in-place variants have a claim about `inplace_backward`.
+    names = [name for name in supports.disclaimed() if name not in (*TESTED_BY_OTHERS, "inplace_backward")]
     return [
         name
         for name in names
-        if (variant != "inplace" or check_of(name).every_variant)
-        and all(getattr(supports, basic) for basic in check_of(name).needs[:-1])
+        if variant in check_of(name).variants and all(getattr(supports, basic) for basic in check_of(name).needs[:-1])
     ]
 
 

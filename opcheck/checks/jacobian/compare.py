@@ -45,15 +45,17 @@ from opcheck.strides import MEMORIES
 
 REMEDY = 'if the gradient is meant to differ from the derivative, write surrogate = "..." with a function that has it'
 OF_NAN = (
-    "if the operator is not meant for such inputs, let it raise an error, or state what it is meant for: low and high "
-    "for numbers, vary for the rest"
+    "if the operator is not meant for such inputs, let it raise an error, or restrict the sample: low and high bound "
+    "its numbers, and vary limits what opcheck changes"
 )
 OF_NO_GRAD = "torch.no_grad() does not hold anything constant in forward mode, .detach() does so in both modes"
 ADVICE = (REMEDY, OF_NAN, OF_NO_GRAD)
 """The last lines of messages about Jacobians that differ."""
 OF_SPARSE = ("backward", "forward_ad", "rev_over_rev", "fwd_over_rev")
 """The derivatives that are also tested for sparse inputs."""
-NO_DOUBLE_JVP = "torch cannot take the jvp of the jvp of an autograd.Function: it gives zeros, or wants setup_context"
+NO_DOUBLE_JVP = (
+    "torch cannot take the jvp of the jvp of an autograd.Function: it gives zeros, and without setup_context raises"
+)
 
 WITHOUT_A_GRAPH = ("backward", "forward_ad", "batched_forward_grad")
 """Checks that compare something even if no output requires grad: the derivative must then be zero."""

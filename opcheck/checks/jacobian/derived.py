@@ -13,7 +13,7 @@ from dataclasses import replace
 from opcheck.checks.attempts import Attempt, at_derived, attempt, attempts
 from opcheck.checks.behavior.context import of_a_new_module
 from opcheck.checks.calls import Call
-from opcheck.checks.jacobian.compare import compared as jacobian
+from opcheck.checks.jacobian.compare import check as jacobian
 from opcheck.checks.looks import (
     FIRST,
     FOR_MEMORY,
@@ -70,13 +70,13 @@ def judge(subject: Subject) -> Verdict:
         answer = said.answer
         if answer in REFUSED and context.device.is_probed and context.device.fault():
             # All later calls would fail, too.
-            what = f"derived: {one.what}: the device computes nothing from here on"
+            what = f"derived: {one.what}: the device stops working here"
             return cannot(what, "\n".join(filter(None, [f"at the sample {one.sample.toml()}", said.note])))
         if answer in WRONG:
             verdict = _judged(context, made.written, one, said)
             if verdict is not None:
                 return verdict
-            answer = "untold"
+            answer = "inconclusive"
         elif made.answer is None and (verdict := _further(context, made, one, checks)) is not None:
             return verdict
         counts[answer] += 1
@@ -142,17 +142,17 @@ def _has_strides(sample: Sample) -> bool:
 
 def _judged(context: Context, written: Sample, one: Derived, said: Look) -> Verdict | None:
     """Return the verdict at the smallest sample that fails; None if the full check does not confirm the look."""
-    answer, bad = said.answer, said.disagreement
-    memories = [bad.memory] if bad else MEMORIES_OF_COTANGENTS if answer == "memory" else []
+    answer = said.answer
+    memories = [said.memory] if said.memory else MEMORIES_OF_COTANGENTS if answer == "memory" else []
     claims = SECOND if answer in SECOND else FIRST
 
     def said_of(made: Attempt) -> str:
         return look(made, memories, claims).answer
 
     if answer not in PLAIN:
-        return confirmed(context, written, one, answer, PerSample(jacobian), said_of)
+        return confirmed(context, written, one, answer, jacobian, said_of)
     sample, words = smallest(one, written, lambda sample: said_of(attempt(context, written, sample)), answer)
-    code = asserted(for_vectors(MEMORIES[bad.memory].code)) if bad else ""
+    code = asserted(for_vectors(MEMORIES[said.memory].code)) if said.memory else ""
     lines = [*words, f"add this sample: {sample.toml()}", said.note, one.remedy]
     wrong = fails(f"derived: {one.what}: {PLAIN[answer]}", "\n".join(filter(None, lines)), code=code)
     return replace(wrong, at=("backward", sample))

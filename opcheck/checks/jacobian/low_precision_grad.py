@@ -217,7 +217,7 @@ class Extreme:
 
         Each result is compared as a whole. A sum that is accumulated in the dtype of the case stops growing, and is off
         by many times the rounding bound; the square of a large number is infinite, even if its root is what is
-        returned. If exact results are out of the range of the dtype, the answer is "untold".
+        returned. If exact results are out of the range of the dtype, the answer is "inconclusive".
         """
         where, most = f"in {subject.case.dtype}, {self.where}", self.most(rounding_unit(subject.context.dtype))
         if _are_finite(got):
@@ -276,7 +276,7 @@ def _at_derived(made: Attempt, judge: Judge) -> Verdict | Answer:
 
     Cotangents lie in memory as the inputs do.
 
-    If exact results are unknown, the answer is "untold".
+    If exact results are unknown, the answer is "inconclusive".
     """
     if made.answer is not None:
         return made.answer
@@ -284,7 +284,7 @@ def _at_derived(made: Attempt, judge: Judge) -> Verdict | Answer:
     subject = made.subject
     truth = tried(lambda: truth_of(subject))
     if not isinstance(truth, Truth):
-        return "untold"
+        return "inconclusive"
     began = thread_time()
     call = recorded(subject)
     cotangents, tangents = (tuple(map(torch.abs, own)) for own in (call.cotangents, tangents_of(subject)))
@@ -302,7 +302,7 @@ def _at_derived(made: Attempt, judge: Judge) -> Verdict | Answer:
 def _overflow(subject: Subject, exact: ExactParts, got: Parts, where: str) -> Verdict | Answer:
     """Return a failure if a result is not finite although all exact ones are far within the range of the dtype.
 
-    Else "untold".
+    Else "inconclusive".
     """
     right, most = exact.computation.right, torch.finfo(subject.context.dtype).max / FAR
     are_within = all(bool((vector(results).abs() < most).all()) for results in right.values())
@@ -315,7 +315,7 @@ def _overflow(subject: Subject, exact: ExactParts, got: Parts, where: str) -> Ve
                 title = f"low_precision_grad: {where}, {name} is {one:g} for {other:.3g}"
                 verdict = fails(title, exact.origin)
                 return replace(verdict, realized=subject.inputs.describe())
-    return "untold"
+    return "inconclusive"
 
 
 def _are_finite(got: Parts) -> bool:
@@ -366,7 +366,7 @@ def _under_autocast(subject: Subject, exact: ExactParts, autocast: Surroundings)
         return fails(title, FOR_AUTOCAST, cause=gradients)
     got = {"outputs": call.results, "gradients": gradients}
     if not _are_finite(got):
-        return "untold"
+        return "inconclusive"
     verdict = _as_a_whole(subject, exact, got, "under torch.autocast", TELLING, dtype=torch.bfloat16)
     return replace(verdict, detail=f"{verdict.detail}\n{FOR_AUTOCAST}") if isinstance(verdict, Verdict) else verdict
 

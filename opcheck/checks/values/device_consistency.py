@@ -2,7 +2,7 @@
 
 They are on the device, and have the dtype, layout and shape that they have on the CPU. Values may differ by rounding
 (see derivatives/rounding.py). Values of random operators are not compared: each device has its own generator. Different
-strides are noted, but are no failure: libraries such as cuDNN and cuFFT choose them, and torch guarantees none.
+strides are noted, but are not a failure: libraries such as cuDNN and cuFFT choose them, and torch guarantees none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import push, recorded, required, tangents_of
-from opcheck.checks.looks import has_same_ranks
 from opcheck.checks.per_sample import blame
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import Truth, first_order, names_of_parts, on_cpu, perturbed, values_of
@@ -22,6 +21,7 @@ from opcheck.checks.verdict import Verdict, cannot, fails, noted, remedy
 from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.rounding import Moved
+from opcheck.samples.derive.alike import has_same_ranks
 from opcheck.text import one_line
 
 PREREQUISITES = ("purity", "nondeterminism")

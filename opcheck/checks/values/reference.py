@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.checks.looks import has_same_pattern
 from opcheck.checks.relations import agree, off_by
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import by_reference, perturbed, referred
@@ -20,6 +19,7 @@ from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Moved, mismatch
+from opcheck.samples.derive.alike import has_same_pattern
 from opcheck.samples.results import has_derivative, leaves_of, named, names_among
 from opcheck.spec.dtypes import HALF, double_of
 from opcheck.text import class_of, one_line

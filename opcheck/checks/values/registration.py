@@ -8,7 +8,6 @@ from functools import partial
 
 import torch
 
-from opcheck.checks.looks import is_alike
 from opcheck.checks.subject import Subject
 from opcheck.checks.varied import OfValues
 from opcheck.checks.verdict import HOLDS, Verdict, fails
@@ -16,6 +15,7 @@ from opcheck.derivatives import tried
 from opcheck.planning.planner import most_precise
 from opcheck.samples.arguments import REGISTERED
 from opcheck.samples.cache import Cache
+from opcheck.samples.derive.alike import is_alike
 from opcheck.spec.library import Sample
 
 FAST = ("test_schema", "test_autograd_registration", "test_faketensor")

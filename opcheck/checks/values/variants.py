@@ -157,7 +157,7 @@ def _in_other_memory(
     slices, beside = (tuple(whole[..., k] for whole in larger) for k in (0, 1))
     verdict = _into(subject, slices, beside, call, expected, f"{way} a slice of a larger buffer")
     plain = (tensor.resolve_conj().resolve_neg().clone() for tensor in values)
-    turned = tuple(map(transposed, plain))  # unlike those of slices, their reshape(-1) is no view
+    turned = tuple(map(transposed, plain))  # unlike those of slices, their reshape(-1) is not a view
     if not verdict.passed or all(tensor.is_contiguous() for tensor in turned):
         return verdict
     turned, rest = zip(*map(_with_room, turned), strict=True)

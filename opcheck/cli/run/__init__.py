@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=time_limit, metavar="SECONDS", help=f"time limit for a case; default: {TIMEOUT:g}; 0: none"
     )
-    size = partial(whole_number, least=1, otherwise="is no memory limit; expected a whole number of MiB, at least 1")
+    size = partial(whole_number, least=1, otherwise="is not a memory limit; expected a whole number of MiB, at least 1")
     parser.add_argument(
         "--memory", type=size, metavar="MIB", help="memory limit for a case; default: depends on what is available"
     )

@@ -155,7 +155,7 @@ class RunReporter:
         """Return why requested tests were not run, else an empty string.
 
         The reason is that a device named by `--device` is absent, or that every case was skipped. In a shard, the
-        latter is no mistake: the other shards may have cases that run.
+        latter is not a mistake: the other shards may have cases that run.
         """
         skipped = [record.reason for record in self.report.records if record.outcome == "skipped"]
         for name in self.plugin.names("device"):

@@ -22,7 +22,6 @@ from opcheck.samples.derive.sizes import (
     by_length,
     by_rank,
     by_size,
-    keeps_ties,
     resized,
     symbols,
 )
@@ -32,8 +31,8 @@ from opcheck.spec.library import Sample
 from opcheck.spec.recipe import SPARSE_LAYOUTS
 
 __all__ = [
-    "LARGEST", "SIZES", "Change", "Derived", "Keywords", "Scope", "derived", "enlarged", "in_turn", "keeps_ties",
-    "lengthened", "room_of", "smallest", "squared",
+    "LARGEST", "SIZES", "Change", "Derived", "Keywords", "Scope", "derived", "enlarged", "in_turn", "lengthened",
+    "room_of", "smallest", "squared",
 ]  # fmt: skip
 
 SIZES = (1, 2, 16, 17, 33, 64, 128, 256, 257, 520, 1031)

@@ -56,7 +56,7 @@ def _smaller(sample: Sample, written: Sample, look: Look, wrong: str) -> tuple[S
         least = max((size for size in symbols(written) if size <= symbol), default=1) if has_indices(sample) else 1
         size, holds_below = _least_size(sample, symbol, least, look, wrong)
         sample = _resized(sample, symbol, size)
-        words += [f"a size of {size - 1} holds where {size} fails"] if holds_below and size > 2 else []
+        words += [f"passes with size {size - 1}, fails with size {size}"] if holds_below and size > 2 else []
     return _untied(sample, written, look, wrong), words
 
 
@@ -111,7 +111,7 @@ def _simpler(sample: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]
             said, before = look(simpler), last
             if said == wrong:
                 sample = simpler
-                words += [f"the number {before} holds where {own:g} fails"] if own is not None and before else []
+                words += [f"passes with the number {before}, fails with {own:g}"] if own is not None and before else []
                 break
             last = f"{own:g}" if said == "hold" and own is not None else ""
     return sample, words

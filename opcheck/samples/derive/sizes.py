@@ -54,22 +54,6 @@ def symbols(sample: Sample) -> set[int]:
     return {size for recipe in sample.tensors if recipe.shape and recipe.numel for size in recipe.shape} - {1}
 
 
-def keeps_ties(written: Sample, other: Sample) -> bool:
-    """Return whether sizes that are equal in a written sample are still equal in a sample derived from it.
-
-    Sizes of 1 count, and so do the sizes of explicit values, which never change. If leading dims are added or removed,
-    their number must be the same for all tensors.
-    """
-    if len(other.tensors) != len(written.tensors):  # some tensors are left out
-        sizes = [recipe.sizes for recipe in written.tensors]
-        return all(recipe.sizes in sizes for recipe in other.tensors)
-    pairs = [(before.sizes, after.sizes) for before, after in zip(written.tensors, other.tensors, strict=True)]
-    if len({len(after) - len(before) for before, after in pairs}) > 1:
-        return False
-    changes = {(old, new) for before, after in pairs for old, new in zip(before[::-1], after[::-1], strict=False)}
-    return len(changes) == len({old for old, _ in changes})
-
-
 def resized(sample: Sample, sizes: Mapping[int, int]) -> Sample:
     """Return a sample with sizes replaced as in a mapping, wherever they occur. Explicit values stay.
 
@@ -211,7 +195,7 @@ def by_length(sample: Sample) -> Iterator[Derived]:
     Sums of positive numbers grow, so that a long sum in a low-precision dtype loses its last terms.
     """
     of_one_sign = with_some(sample, [one for one in sample.tensors if is_free(one)], low=0.5, high=1.5)
-    yield from _alone(of_one_sign, product(sorted(symbols(sample)), [LONG]), Scope(sizes=[LONG]))
+    yield from _alone(of_one_sign, product(sorted(symbols(sample)), [LONG]), Scope())
 
 
 def _alone(sample: Sample, sizes: Iterable[tuple[int, int]], scope: Scope) -> Iterator[Derived]:

@@ -31,7 +31,7 @@ def address(text: str) -> str:
     if text in (LOCAL, "auto") or re.fullmatch(r"[^\s/:]+:\d+|\[[0-9a-fA-F:]+\]:\d+", text):
         return text
     raise argparse.ArgumentTypeError(
-        f'"{text}" is no address of a Ray cluster; expected auto, HOST:PORT or nothing; specs go before --ray'
+        f'"{text}" is not the address of a Ray cluster; expected auto, HOST:PORT or nothing; specs go before --ray'
     )
 
 
