@@ -69,7 +69,9 @@ class Exclusion(Model):
     device: OneOrMore | None = Field(default=None, description="devices")
     torch: OneOrMore | None = Field(default=None, description="versions of torch")
     python: OneOrMore | None = Field(default=None, description="versions of Python")
-    dtypes: OneOrMore | None = Field(default=None, description="groups of dtypes, written as in `matrix.dtypes`")
+    dtypes: OneOrMore | None = Field(
+        default=None, description="groups of dtypes; commas separate the dtypes of a group, as in `float64,complex128`"
+    )
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

@@ -24,7 +24,7 @@ from opcheck.spec.wording import validated
 FOLDER = "specs"
 """The folder of specs in a project whose settings name none."""
 LONGEST = 1e9
-"""The largest time limit, in seconds. The timers of operating systems do not count much further."""
+"""The largest time limit, in seconds. The timers of operating systems do not support much longer times."""
 SIGN = b"opcheck"
 """What every pyproject.toml with settings contains."""
 NO_SPECS = (

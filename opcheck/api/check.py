@@ -143,6 +143,7 @@ def check(
     """
     __tracebackhide__ = True
     options = {"supports": supports, "dtypes": dtypes, "checks": checks, "seed": seed}
+    options["raise_exception"] = None if raise_exception else False
     _refuse(function, [name for name, value in options.items() if value not in (None, ())])
     settings = settings_of(None)
     if isinstance(function, torch.nn.Module) and not isinstance(function, torch.jit.ScriptModule):

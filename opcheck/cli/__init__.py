@@ -19,7 +19,7 @@ COMMANDS = {
     "list": "list the cases of specs",
     "show": "show the claims, samples and cases of an operator",
     "mutate": "measure which wrong gradients the samples of specs would not notice",
-    "coverage": "tell which differentiable functions of a module have a spec",
+    "coverage": "list which differentiable functions of a module have a spec",
     "report": "merge, compare and show reports",
     "matrix": "print the jobs of a CI service",
     "schema": "print the JSON Schema of spec files or of reports, or install that of spec files",
@@ -48,8 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refused("command", chosen, COMMANDS)
     options, others = parser.parse_known_args(arguments)
     if others:
-        usage = commands.choices[options.command].format_usage()
-        return _refused("argument", others[0].partition("=")[0], re.findall(r"--[\w-]+", usage))
+        usage = getattr(options, "usage", commands.choices[options.command].format_usage)
+        return _refused("argument", others[0].partition("=")[0], re.findall(r"--[\w-]+", usage()))
     options.words = arguments
     return _guarded(options)
 

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     package = package_of(options.module)
     paths = options.paths or (["builtin"] if package == "torch" else [])
     library = loaded(paths, settings)
-    workplace = Workplace(allowing(settings, package), min(options.timeout, GUESS_SECONDS))
+    workplace = Workplace(allowing(settings, package), min(options.timeout or GUESS_SECONDS, GUESS_SECONDS))
     try:
         rows = [cover(module, library, workplace, options.n) for module in modules_of(options.module)]
         reached = _formulas(library, options, settings) if options.formulas else None
@@ -95,7 +95,7 @@ def _print(rows: Sequence[Covered], reached: dict[str, Any] | None) -> None:
         say(f"without a spec, and not differentiable: {constant:,} (--json lists them)")
     say(
         f"share {share(rows):.3f}: {specified:,} of {total:,} differentiable functions have a spec"
-        + (f", with {unknown:,} of which it is not known" if unknown else "")
+        + (f" ({unknown:,} not known to be differentiable)" if unknown else "")
     )
     if reached is not None:
         for name, why in reached["not_measured"].items():

@@ -42,23 +42,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def action(run: Callable[[argparse.Namespace], int], name: str, about: str, epilog: str = "") -> Any:
         description = about[0].upper() + about[1:] + "."
         parser = actions.add_parser(name, help=about, description=description, epilog=epilog)
-        parser.set_defaults(run=run)
+        parser.set_defaults(run=run, usage=parser.format_usage)
         return parser
 
     merging = action(_merge, "merge", "put the reports of several devices, versions and shards into one", INCOMPLETE)
     merging.add_argument("reports", nargs="+", type=Path, metavar="REPORT")
-    comparing = action(_diff, "diff", "tell what has changed from one report to another", WHY_NOT)
+    comparing = action(_diff, "diff", "show what has changed from one report to another", WHY_NOT)
     comparing.add_argument("old", type=Path, metavar="OLD")
     comparing.add_argument("new", type=Path, metavar="NEW")
     factor = partial(
         number, least=1, most=sys.float_info.max, otherwise="is not a factor; expected a number of at least 1"
     )
     comparing.add_argument(
-        "--slower", type=factor, metavar="FACTOR", help="also tell which cases take FACTOR times as long"
+        "--slower", type=factor, metavar="FACTOR", help="also list the cases that take FACTOR times as long"
     )
     comparing.add_argument(
         "--allow", action="append", default=[], choices=["gone", "newly-skipped", "failing-otherwise"],
-        help="no regression; may be repeated",
+        help="a kind of change that does not count as a regression; may be repeated",
     )  # fmt: skip
     comparing.add_argument("--github-annotations", action="store_true", help="annotate the newly failing cases")
     markdown = action(_convert, "markdown", "print a report as Markdown, for the summary of a step in CI", INCOMPLETE)
@@ -103,7 +103,8 @@ def _merge(options: argparse.Namespace) -> int:
     write(report, options.output)
     stream = sys.stderr if is_stream(options.output) else sys.stdout
     print(
-        f"wrote {shown(options.output)}: {len(report.records)} cases of {counted(len(report.runs), 'run')}", file=stream
+        f"wrote {shown(options.output)}: {counted(len(report.records), 'case')} of {counted(len(report.runs), 'run')}",
+        file=stream,
     )
     return _told(report)
 

@@ -14,6 +14,7 @@ from opcheck.spec import Library, Operator
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.problems import RequestError, nearest, worded
 from opcheck.spec.render import render
+from opcheck.text import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,13 +56,13 @@ def _show(operator: Operator, profiles: list[DeviceProfile], options: argparse.N
             say(f"  on {profile.name}: not supported: {', '.join(disclaimed)}")
     for expect in spec.expect:
         say(f"  expected to {expect.outcome}: {expect.reason}")
-    say(f"  {len(operator.samples)} samples:")
+    say(f"  {counted(len(operator.samples), 'sample')}:")
     for sample in operator.samples:
         only = f"  (only {', '.join(sample.dtypes)})" if sample.dtypes is not None else ""
         say(f"    {sample.name}  line {sample.span.line}  {sample.toml()}{only}")
     own = Library((operator,))
     cases = plan(own, profiles, selection(options, settings, own))
-    say(f"  {len(cases)} cases:")
+    say(f"  {counted(len(cases), 'case')}:")
     for (subject, check), group in groupby(cases, key=lambda case: (case.subject, case.check)):
         shown = " ".join(f"[{case.device.name}-{case.dtype}]" for case in group)
         say(f"    {subject}::{check} {shown}")

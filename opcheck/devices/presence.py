@@ -107,7 +107,7 @@ def _asked(modules: tuple[str, ...], profiles: list[DeviceProfile], path: list[s
     """Return whether devices that need some modules can be used, by name, as a new process finds out."""
     keys = ("name", "torch", "module", "seed", "synchronize")
     request = [{key: value for key in keys if (value := getattr(one, key)) is not None} for one in profiles]
-    what = f"importing {', '.join(modules)}" if modules else "asking torch for it"
+    what = f"importing {', '.join(modules)}" if modules else "probing it with torch"
     try:
         process = subprocess.run(
             [sys.executable, "-c", _CODE, *path],

@@ -23,7 +23,7 @@ from opcheck.draft.refusal import is_refusal, needs_gpu
 from opcheck.draft.repair import OF_DTYPES
 from opcheck.draft.target import resolve_either
 from opcheck.draft.workplace import Trial, Workplace
-from opcheck.samples.arguments import Signature, signature_of, written_by
+from opcheck.samples.arguments import signature_of, written_by
 from opcheck.samples.function import TestedFunction, paths_written
 from opcheck.samples.layouts import equal
 from opcheck.samples.modules import ModuleRecipe
@@ -120,9 +120,6 @@ class Caller:
     refused: list[tuple[SampleData, Refused]] = field(default_factory=list)
     """The calls that were refused."""
 
-    signature: Signature = field(init=False)
-    """The parameters of the operator."""
-
     def __post_init__(self) -> None:
         self.modules, self.device = self.workplace.settings.modules, self.workplace.device.device_string
         self.target: Callable[..., Any] | type[torch.nn.Module] = resolve_either(self.own.name, self.modules)
@@ -189,16 +186,14 @@ class Caller:
             return Refused.by(error, self.device)
 
     def _in_a_dtype(self, sample: SampleData) -> Accepted | Refused:
-        first = self.dtype
+        first, results = self.dtype, list[Accepted | Refused]()
         inplace = written_by(self.target)
-        result = self._tried(lambda: self._shown(sample, inplace=inplace))
-        for dtype in DTYPES[DTYPES.index(first) + 1 :] if _refuses_dtype(result) else ():
-            self.dtype = dtype
-            other = self._tried(lambda: self._shown(sample, inplace=inplace))
-            if not _refuses_dtype(other):
-                return other
+        for self.dtype in DTYPES[DTYPES.index(first) :]:
+            results.append(self._tried(lambda: self._shown(sample, inplace=inplace)))
+            if not _refuses_dtype(results[-1]):
+                return results[-1]
         self.dtype = first
-        return result
+        return results[0]
 
     def _shown(self, sample: SampleData, *, inplace: Written = False, detached: bool = False) -> Accepted:
         """Call the operator with several draws of the values of a sample.

@@ -25,6 +25,7 @@ from opcheck.draft.trial import reproduced, trial
 from opcheck.draft.workplace import Record, Trial, Workplace
 from opcheck.planning.loading import examine, load
 from opcheck.running import process_state
+from opcheck.running.outcome import findings_in
 from opcheck.running.own_process import Ended, Item, Result, apart
 from opcheck.samples.resolve import Unresolved
 from opcheck.settings import Settings
@@ -32,7 +33,7 @@ from opcheck.spec.document import shown
 from opcheck.text import counted, printable, with_more
 
 MOST_BUDGETS = 7
-"""Wall-clock limit of a process, as a multiple of the budget: to report its first step, or to reproduce a failure."""
+"""Wall-clock limit of a process, as a multiple of the budget, for its first step and for reproducing a failure."""
 
 MOST_REPRODUCED = 3
 """The maximum number of operators of which a failure is reproduced in plain torch."""
@@ -259,8 +260,8 @@ def lines_of(records: Sequence[Record]) -> list[str]:
     """
     ids, counts, texts = dict[str, dict[str, str]](), Counter[str](), dict[str, str]()
     for record in records:
-        findings, raised = record["fields"].get("diagnosis"), record["fields"].get("raised")
-        text = findings[0]["text"] if findings else record["reason"]
+        findings, raised = findings_in(record["fields"]), record["fields"].get("raised")
+        text = findings[0] if findings else record["reason"]
         if raised and isinstance(remedy := record["fields"].get("remedy"), dict):
             text = f"{remedy['key'].rpartition('.')[2]} raised {raised}"  # the line is short
         what = what_happened(text)

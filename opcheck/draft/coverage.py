@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from opcheck.devices.device import CPU
 from opcheck.draft.search import CONSTANT
 from opcheck.draft.target import names, resolve_either
 from opcheck.draft.trial import trial
 from opcheck.draft.workplace import Trial, Workplace
 from opcheck.running.own_process import Ended, apart
 from opcheck.spec.allow_list import PARTS
-from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.problems import nearest
 from opcheck.spec.values import CallValue, parts
@@ -118,7 +118,7 @@ def by_path(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
 
 
 def _differentiates(operators: Sequence[Operator]) -> bool:
-    cpu = DeviceProfile(name="cpu")
+    cpu = CPU.profile
     return any(operator.on(cpu).supports.backward is not False for operator in operators)
 
 

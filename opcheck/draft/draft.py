@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -260,4 +259,4 @@ def what_happened(reason: str) -> str:
 def comment(text: str) -> str:
     """Return text as a comment on one line, of at most `MOST` characters."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return shortened(textwrap.shorten(line, MOST, placeholder=" ..."), MOST)
+    return shortened(line, MOST)

@@ -14,7 +14,7 @@ COMMON: tuple[Shape, ...] = (
     (2, 3), (3,), (3, 3), (2, 3, 3), (2, 3, 4), (1, 2, 4, 4), (), (4,), (2, 4), (4, 4), (1, 1, 6, 6), (1, 2, 2, 2, 2),
     (1, 1, 16, 16),
 )  # fmt: skip
-"""Shapes to try, at last that of an image as large as windows of metrics, which often have 7 to 11 pixels."""
+"""Shapes to try. The last is an image larger than the windows of image metrics, which often have 7 to 11 pixels."""
 TOGETHER: dict[int, tuple[tuple[Shape, ...], ...]] = {
     2: (((2, 3), (3,)), ((2, 3), (3, 2)), ((2, 3), (2,)), ((2, 3, 3), (2, 3)), ((1, 2, 4, 4), (3, 2, 2, 2))),
     3: (((2, 3), (4, 3), (4,)), ((1, 2, 5), (3, 2, 2), (3,)), ((1, 2, 4, 4), (3, 2, 2, 2), (3,)), ((2, 3), (3,), (3,))),
@@ -42,7 +42,7 @@ def first_samples(
 
     has_tensors: whether the operator is a module, whose parameters are tensors, so that a sample needs none.
     crashed: whether a call has ended its process. Then values inside the unit interval come first: an operator that
-    takes a column of a tensor for indices reads memory that is not there for others.
+    uses a column of a tensor as indices would read out of bounds for other values.
     """
     required = [parameter for parameter in parameters if parameter.required]
     choices = list(islice(_choices([parameter.options for parameter in required]), MOST_CHOICES))

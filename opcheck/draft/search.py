@@ -167,7 +167,7 @@ class Search:
                 return
 
     def guesses(self, parameters: Sequence[Parameter]) -> Iterator[SampleData]:
-        """Yield the likeliest guesses, the examples, which often have one row or positive values, and other guesses."""
+        """Yield the likeliest guesses, then examples (often of one row, or positive), then other guesses."""
         guesses = first_samples(parameters, bool(self.own.skip), isinstance(self.target, type))
         yield from islice(guesses, MOST_LIKELY)
         for group in self.groups:

@@ -53,8 +53,8 @@ def is_small(call: Data, most: int = MOST_ELEMENTS) -> bool:
 def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield smaller versions of a call with large tensors. All sizes are divided by one number, to keep proportions.
 
-    Other integers may be sizes, too. In turn, they are divided if they are large, or if they equal a size, or not at
-    all. Versions in which small sizes are divided, too, come last, for tensors of many small dimensions.
+    Other integers may be sizes, too. Three ways are tried: divide the large ones, those that equal a size, and none.
+    Versions in which small sizes are divided, too, come last, for tensors of many small dimensions.
     """
     sizes = {size for part in parts(call) if is_tensor(part) for size in part.get("shape", ())}
     most = max(sizes)
@@ -69,14 +69,14 @@ def smaller(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _divided(call: Data, divisor: int, numbers: Container[int], large: int) -> Data:
-    """Return TOML data with each size above `large` divided, and so those of `numbers` that are not sizes."""
+    """Return TOML data with each size above `large` divided, and each other integer in `numbers`."""
 
     def divided(size: int) -> int:
         return size if size <= large else max(-(-size // divisor), 2)
 
     def change(part: Data) -> Data:
         if is_tensor(part) and "shape" in part:
-            high = {"high": divided(part["high"])} if part.get("dtype") == "int64" else {}
+            high = {"high": divided(part["high"])} if "high" in part and part.get("dtype") == "int64" else {}
             return {**part, "shape": list(map(divided, part["shape"])), **high}
         return divided(part) if type(part) is int and part in numbers else part
 

@@ -87,7 +87,7 @@ def _used(module: ModuleType) -> set[int]:
 def _parts_of_functions(module: ModuleType) -> dict[int, str]:
     """Return the functions that autograd.Functions of a module call, as a dict from `id` to name of the Function.
 
-    A function that calls the Function is none: backward may call it, so that it can be differentiated itself.
+    A function that calls the Function does not count: backward may call it, to be differentiable.
     """
     parts: dict[int, str] = {}
     for item in vars(module).values():

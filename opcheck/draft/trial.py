@@ -39,7 +39,8 @@ def trial(own: Trial, workplace: Workplace) -> Trial:
         return own
     workplace.alone()
     if workplace.runs_cases:
-        # The parent does not import this for a single operator: unlike the parent, this process exits without cleanup.
+        # For a single operator, the parent skips these imports, since cleaning them up at exit takes time. This process
+        # exits without cleanup.
         preload_lazy_imports()
     return drafted(own, workplace)
 

@@ -55,7 +55,7 @@ class Claims:
 def look(point: Point, second: Second | None, numbers: Numbers, claims: Claims, expected: bool) -> bool | None:
     """Return True if all claims clearly hold for a function at a point. None if this is unclear, or anything raises.
 
-    False if a Jacobian is wrong, and that is expected: then nobody wants an explanation.
+    False if a Jacobian is wrong and `expected` is true, so that no explanation is needed.
     second: returns the gradients of the function, which are checked then; None: the function itself is checked.
     """
     if not point.outputs or not all(y.requires_grad and y.layout is torch.strided for y in point.outputs):

@@ -41,7 +41,6 @@ def cases_on(operator: Operator, device: DeviceProfile, wanted: Selection, seed:
         for kind in wanted.kinds()
         if kind.claimed(operator, device, claims.supports)
     ]
-    selected = expand(wanted.dtypes)
     for variant in operator.variants:
         checks: dict[str, list[CheckKind]] = {}
         for kind, dtypes in tested:
@@ -49,7 +48,7 @@ def cases_on(operator: Operator, device: DeviceProfile, wanted: Selection, seed:
                 for dtype in dtypes:
                     checks.setdefault(dtype, []).append(kind)
         for dtype, kinds in checks.items():
-            if dtype in selected or not wanted.dtypes:
+            if wanted.takes_dtype(dtype):
                 yield from (Case(operator, variant, kind, device, dtype, claims, known, seed) for kind in kinds)
 
 
@@ -71,7 +70,7 @@ def rule_against(operator: Operator, device: DeviceProfile) -> str:
 def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operator: Operator) -> tuple[str, ...]:
     """Return the dtypes in which a check runs, by its `DtypeRule`."""
     if kind.dtypes == "coarse":
-        return tuple(name for name in claims.backward if name in COARSE and _is_known(name, operator))
+        return tuple(name for name in claims.backward if name in COARSE and _has_exact_gradients(name, operator))
     if kind.dtypes == "every":
         if not claims.exact:
             return claims.forward
@@ -87,7 +86,7 @@ def _dtypes(kind: CheckKind, claims: DeviceClaims, device: DeviceProfile, operat
     return values[:1] if kind.dtypes == "one" else values
 
 
-def _is_known(dtype: str, operator: Operator) -> bool:
+def _has_exact_gradients(dtype: str, operator: Operator) -> bool:
     """Return whether low_precision_grad runs in a dtype: in half precision, and where exact gradients are available.
 
     In single precision without exact gradients, the checks by finite differences suffice.

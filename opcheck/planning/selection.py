@@ -9,7 +9,7 @@ from typing import get_args
 
 from opcheck.planning.kinds import check_kinds
 from opcheck.spec.checks import CheckKind, Derive
-from opcheck.spec.dtypes import GROUPS, known
+from opcheck.spec.dtypes import GROUPS, expand, known
 from opcheck.spec.library import Library, Operator
 from opcheck.spec.problems import nearest, unknown, worded
 
@@ -39,9 +39,13 @@ class Selection:
 
     def kinds(self) -> list[CheckKind]:
         """Return the selected checks, in the order of their table."""
-        efforts = EFFORTS[: EFFORTS.index(self.derive) + 1]
         every = check_kinds().values()
-        return [kind for kind in every if (kind.name in self.checks if self.checks else kind.least in efforts)]
+        return [kind for kind in every if (kind.name in self.checks if self.checks else runs_at(kind, self.derive))]
+
+    def takes_dtype(self, dtype: str) -> bool:
+        """Return whether cases in a dtype are selected. If all names are negated, as in `-half`, all others are."""
+        is_rest = all(name.startswith("-") for name in self.dtypes)
+        return not self.dtypes or dtype in expand((dtype, *self.dtypes) if is_rest else self.dtypes)
 
     def mistakes(self, library: Library) -> list[str]:
         """Return a message for each name in the selection that does not exist."""
@@ -66,6 +70,11 @@ class Selection:
             if not any(is_named(operator, [wanted]) for operator in library):
                 lines.append(worded(f'no operator matches "{wanted}"', nearest=nearest(wanted, ids)))
         return lines
+
+
+def runs_at(kind: CheckKind, derive: Derive) -> bool:
+    """Return whether a check runs at a setting of `derive` without being named."""
+    return EFFORTS.index(kind.least) <= EFFORTS.index(derive)
 
 
 def is_named(operator: Operator, patterns: Iterable[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from opcheck.api.plan import Names
     from opcheck.checks import Context
     from opcheck.planning import Case
+    from opcheck.running.session import RunSession
     from opcheck.samples.inputs import Inputs
     from opcheck.settings import Settings
     from opcheck.spec import Sample
@@ -57,11 +59,19 @@ class BoundCase:
         context = self._context()
         return [context.realize(sample) for sample in context.case.samples]
 
-    def _context(self) -> Context:
-        from opcheck.devices.presence import not_present
+    @cached_property
+    def _session(self) -> RunSession:
+        """A session, with the modules imported that register the operator. Other mistakes raise when it is called."""
         from opcheck.running.session import RunSession
 
-        context = RunSession(self.settings).context(self.case)
+        session = RunSession(self.settings)
+        session.prepare([self.case.operator])
+        return session
+
+    def _context(self) -> Context:
+        from opcheck.devices.presence import not_present
+
+        context = self._session.context(self.case)
         present = context.device.availability
         if not present.present:
             pytest.skip(not_present(self.case.device.name, present.reason))

@@ -25,7 +25,7 @@ OF_LOGGING = (
 )  # fmt: skip
 """The options of pytest's logging plugin. The settings of the same names have underscores."""
 COUNTS = ("left_out", "planned", "shared", "refused")
-"""What a worker of pytest-xdist finds out in collection, and the controlling process needs to know."""
+"""The attributes of `Plugin` that a worker of pytest-xdist sets in collection and sends to the controlling process."""
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:

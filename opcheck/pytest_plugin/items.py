@@ -23,7 +23,7 @@ class SpecCollector(pytest.File):
 
     def collect(self) -> list[pytest.Item]:
         """Return the selected cases of the file. Does not import torch, except for `opcheck run`."""
-        from opcheck.planning import plan
+        from opcheck.planning import Selection, plan
         from opcheck.planning.left_out import left_out
         from opcheck.spec.problems import SpecError
 
@@ -33,7 +33,9 @@ class SpecCollector(pytest.File):
         planned = plan(library, plugin.devices, plugin.selection, plugin.seed)
         chosen = [case for case in planned if not wanted or case.id in wanted]
         for name in sorted((wanted or set()) - {case.id for case in chosen}):
-            raise pytest.UsageError(self._not_there(name, [case.id for case in plan(library, plugin.devices)]))
+            raise pytest.UsageError(
+                self._not_there(name, [case.id for case in plan(library, plugin.devices, Selection(derive="thorough"))])
+            )
         if not wanted and not self.config.option.opcheck_alone:  # `opcheck run` counts them itself
             plugin.left_out += left_out(library, plugin.devices, plugin.selection)
         if self.config.option.opcheck_alone and not plugin.runs_elsewhere and (problems := plugin.prepare(chosen)):
@@ -42,7 +44,7 @@ class SpecCollector(pytest.File):
         return [CaseItem.from_parent(self, name=c.id, nodeid=f"{self.nodeid}::{c.id}", case=c) for c in chosen]
 
     def _not_there(self, name: str, known: Sequence[str]) -> str:
-        """Return why a case is not selected. known: the ids of all cases of the file."""
+        """Return why a case is not selected. known: the ids of the cases of the file that no option leaves out."""
         from opcheck.spec.problems import nearest, worded
 
         if name in known:

@@ -205,7 +205,7 @@ def pytest_arguments(options: argparse.Namespace) -> list[str]:
 
 
 def selected(options: argparse.Namespace, settings: Settings, prefix: str = "") -> Selection:
-    """Return the selection of cases by options. What an option does not say is as the settings say.
+    """Return the selection of cases by options. Options that are not given default to the settings.
 
     prefix: the beginning of the attributes, which is opcheck_ in the options of pytest.
     """

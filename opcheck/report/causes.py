@@ -27,7 +27,7 @@ class Failure:
     """Cases of the same operator that failed for the same reason, and cases that it blocked."""
 
     def message(self) -> str:
-        """Return the message of the failure, else its reason, in few enough characters for GitHub."""
+        """Return the message of the failure, else its reason, shortened to `LONGEST` characters, for GitHub."""
         text = shortened(self.record.message or self.record.reason, LONGEST, LONGEST // 4)
         return printable(text, lines=True, most=None)
 

@@ -18,7 +18,7 @@ STANDARD = "-"
 
 
 def within(root: Path, path: Path) -> str:
-    """Return a path in a form that is valid on other machines, too.
+    """Return a path for reports, in a form that is valid on other machines if possible.
 
     A path inside the project is relative to `root`, one inside the shipped library begins with `builtin/`. Any other
     path is absolute.

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from opcheck.checks.subject import Subject
 from opcheck.derivatives.autodiff import nodes_of
+from opcheck.devices.device import CPU
 from opcheck.planning.planner import plan
 from opcheck.running.own_process import apart, split_results
 from opcheck.running.session import RunSession
 from opcheck.samples.results import flatten, with_gradient
-from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator
 
 
@@ -69,7 +69,7 @@ def name_of(node: str) -> str:
 
 
 def _subjects(operator: Operator, session: RunSession) -> Iterator[Subject]:
-    seen, cpu = set(), DeviceProfile(name="cpu")
+    seen, cpu = set(), CPU.profile
     for case in plan(Library((operator,)), [cpu], seed=session.settings.seed):
         context = session.context(case)
         for sample in case.samples:

@@ -50,6 +50,10 @@ def judge(case: Case, verdicts: Sequence[Verdict]) -> Outcome:
     return Outcome.of(case, "passed", **{name: value for name, value in fields.items() if value})
 
 
+OF_CASES = ("warnings", "derived", "notes", "tolerance")
+"""The fields of outcomes that reports add up, with keys of their own. The check of a plugin may use the same names."""
+
+
 def unexpected(case: Case, verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return the failures that no expectation covers, most informative first: the outcome reports the first."""
     return in_order([one for one in verdicts if not one.passed and _expecting(case, one) is None])
@@ -113,7 +117,8 @@ def _failed(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict]
     cause = {"blocked_by": first.blocked} if first.blocked else {}
     if first.state == "refused" and first.cause is not None:
         cause = {"raised": one_line(first.cause)}
-    outcome = Outcome.of(case, first.kind, first.title, message, **{"sample": first.sample, **first.fields, **cause})
+    own = {name: value for name, value in first.fields.items() if name not in OF_CASES}
+    outcome = Outcome.of(case, first.kind, first.title, message, **{"sample": first.sample, **own, **cause})
     sample = next((sample for sample in case.samples if sample.name == first.sample), None)
     if sample is None:
         return outcome

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
+from opcheck.planning.selection import runs_at
 from opcheck.text import class_of, message_of, shortened, well_formed
 
 if TYPE_CHECKING:
     from opcheck.planning.case import Case
     from opcheck.settings import Settings
+    from opcheck.spec.checks import Derive
 
 OutcomeKind = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed", "inconclusive", "blocked"]
 KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
@@ -97,9 +100,7 @@ class Outcome:
     @property
     def findings(self) -> list[str]:
         """The findings of the diagnosis, in words; empty if there is none."""
-        diagnosis = self.fields.get("diagnosis")
-        parts = diagnosis if isinstance(diagnosis, list) else []
-        return [str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text")]
+        return findings_in(self.fields)
 
     def record(self) -> dict[str, Any]:
         """Return the outcome as plain data, for JSON and for other processes."""
@@ -127,16 +128,25 @@ class Outcome:
         return replace(self, seconds=seconds, rerun=rerun, message=message, fields={**self.fields, **fields})
 
 
-def rerun_of(case: Case, settings: Settings, engine: str | None = None, derive: str | None = None) -> str:
+def findings_in(fields: Mapping[str, Any]) -> list[str]:
+    """Return the findings of the diagnosis among the fields of an outcome, in words; empty if there is none."""
+    diagnosis = fields.get("diagnosis")
+    parts = diagnosis if isinstance(diagnosis, list) else []
+    return [str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text")]
+
+
+def rerun_of(case: Case, settings: Settings, engine: str | None, derive: Derive | None) -> str:
     """Return the command that runs only this case of a project, with the options that it needs.
 
     engine, derive: the options of the run. None: the project's settings apply.
     """
+    is_by_default = runs_at(case.kind, derive or settings.derive)
     file = case.operator.document.file
     place = f"./{file}" if file.startswith("-") else file
     options = [
         f"--engine {engine}" if engine not in (None, settings.engine) else "",
         f"--seed {case.base_seed}" if case.base_seed or settings.seed else "",  # 0 is the default
+        "" if is_by_default else f"--check {case.check}",
         f"--derive {derive}" if derive and (derive == "thorough" or case.kind.least != "none") else "",
         settings.option_for(case.device),
     ]

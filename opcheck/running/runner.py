@@ -249,8 +249,8 @@ class _Interrupted(KeyboardInterrupt):
 def _distinct_interrupts() -> Iterator[Callable[[], bool]]:
     """Raise _Interrupted instead of KeyboardInterrupt on SIGINT. Yield a function that returns whether this works.
 
-    If so, a plain KeyboardInterrupt comes from the operator. It does not work if SIGINT has another handler, nor if it
-    was ignored until SIGTERM came, which acts like it.
+    If so, a plain KeyboardInterrupt comes from the operator. This works only with Python's default handler of SIGINT,
+    and not if SIGINT was ignored until a SIGTERM arrived, which is handled like SIGINT.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""Watches worker processes: kills those that use too much memory, and what they leave, and finds out why one has ended.
+"""Watches worker processes: kills those that use too much memory, and children left behind, and finds why one ended.
 
 Each worker records its current activity in a file, its lifeline, which can be read after the worker hangs or dies.
 """
@@ -152,7 +152,7 @@ class Watchdog:
                     self._look_at(name, sign.doing, psutil.Process(sign.pid))
 
     def _look_at(self, name: str, doing: Doing, process: psutil.Process) -> None:
-        """Kill a worker that uses too much memory, and what a worker that has ended leaves."""
+        """Kill a worker that uses too much memory, and the children that an ended worker leaves."""
         most = self.memory
         if process.status() == psutil.STATUS_ZOMBIE:
             # A process that it has forked keeps its connection open: without this, nobody would notice its end.

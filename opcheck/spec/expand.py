@@ -15,7 +15,7 @@ from opcheck.spec.limits import Limits
 from opcheck.spec.operator import Construction, OperatorSpec, SampleSpec, TemplateUse, ways
 from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Mistake, Problem, SpecError, listing, nearest, unknown
-from opcheck.spec.recipe import Tensor
+from opcheck.spec.recipe import LAYOUTS_WITH, Tensor
 from opcheck.spec.render import render
 from opcheck.spec.templates import Template
 from opcheck.spec.values import SameValue, Value, parts
@@ -257,5 +257,6 @@ def _in_layout(samples: Iterable[Sample], layout: str) -> Iterator[Sample]:
     for sample in samples:
         first: Any = sample.args[0] if sample.args else None
         if isinstance(first, Tensor) and first.layout == "strided" and len(first.sizes) >= least:
-            args = (first.model_copy(update={"layout": layout}), *sample.args[1:])
-            yield replace(sample, name=f"{sample.name}+{layout}", args=args)
+            keys = {key: value for key, value in first.stated().items() if layout in LAYOUTS_WITH.get(key, [layout])}
+            changed = Tensor.model_validate({**keys, "layout": layout})
+            yield replace(sample, name=f"{sample.name}+{layout}", args=(changed, *sample.args[1:]))

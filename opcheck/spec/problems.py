@@ -83,7 +83,7 @@ def nearest(word: object, choices: Iterable[str]) -> str:
 def unknown(what: str, name: object, choices: Iterable[object], most: int = 12) -> tuple[str, str, str]:
     """Return what is wrong with a name that is not among the choices, what was expected, and the nearest choice.
 
-    A position is near to nothing.
+    A position has no nearest choice.
     """
     known = tuple(dict.fromkeys(map(str, choices)))
     return f'unknown {what} "{name}"', listing(known, most), nearest(name, known) if isinstance(name, str) else ""

@@ -83,7 +83,7 @@ def _are_booleans(values: Any) -> bool:
 def check_bounds(low: float | None, high: float | None, exclude: float | tuple[float, ...] | None) -> None:
     """Raise the mistake if there is no number between two bounds, or none that is far enough from the excluded points.
 
-    Bounds that are not given leave room enough.
+    If a bound is missing, there is always such a number.
     """
     if low is None or high is None:
         return

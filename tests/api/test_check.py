@@ -380,6 +380,11 @@ class TestMistakes:
         def draws(x, *, seed=0):
             return x * seed
 
+        def raises(x, raise_exception=True):
+            return x * raise_exception
+
+        with pytest.raises(ValueError, match='"raise_exception" is a parameter of both'):
+            opcheck.check(raises, real(2), raise_exception=False)
         with pytest.raises(ValueError, match=r'"seed" is a parameter of both .* and the function'):
             opcheck.check(draws, real(2), seed=3)
         assert opcheck.check(lambda x: draws(x, seed=3), real(2), checks="backward").passed

@@ -9,6 +9,7 @@ from operators import right
 import opcheck
 from opcheck.checks.verdict import untested
 from opcheck.planning import Selection, check_kinds, load, plan
+from opcheck.report.remarks import note_lines, wide_lines
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
@@ -70,6 +71,13 @@ class TestAnswers:
         opcheck.register_check(name="own", claim="all is well")(lambda subject: answer)
         found = own_of(right.square)
         assert (found.outcome, found.reason) == (outcome, reason)
+
+    def test_names_of_fields_that_reports_add_up_do_no_harm(self, registry):
+        fields = {"notes": ["small"], "derived": 3, "warnings": "none", "tolerance": 1e-3, "size": 4}
+        opcheck.register_check(name="own", claim="all is well")(lambda s: opcheck.Verdict(False, "no", fields=fields))
+        found = own_of(right.square)
+        assert (found.outcome, found.fields["size"]) == ("failed", 4)
+        assert (note_lines([found]), wide_lines([found])) == ([], [])
 
     @pytest.mark.parametrize(
         ("verdicts", "outcome"),

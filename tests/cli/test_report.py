@@ -134,7 +134,7 @@ class TestStreams:
             done = subprocess.run(command, stdout=kept, stderr=subprocess.PIPE, text=True, check=False)
             kept.write("after\n")
         assert done.returncode == 0
-        assert "1 cases of 1 run" in done.stderr
+        assert "1 case of 1 run" in done.stderr
         first, *lines, last = Path("kept").read_text().splitlines(keepends=True)
         assert (first, last) == ("before\n", "after\n")
         assert "".join(lines) == Path("a.json").read_text()
@@ -206,6 +206,13 @@ def test_what_is_no_report_is_told(cli, project):
             done = cli("report", *action, name)
             assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
             assert done.err.startswith(("a.json: is not a report of opcheck: ", f"{name}: "))
+
+
+def test_an_unknown_option_of_an_action_names_the_nearest(cli):
+    done = cli("report", "diff", "a.json", "b.json", "--slowr", "2")
+    assert 'unknown argument "--slowr"; expected one of --slower FACTOR' not in done.err
+    assert done.err.endswith('; did you mean "--slower"?\n')
+    assert done.code == 2
 
 
 def test_an_action_is_needed(cli):

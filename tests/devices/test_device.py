@@ -87,7 +87,7 @@ def test_a_function_is_found_by_either_way_to_write_it(backend):
 
     backend(wait=wait, inner=SimpleNamespace(wait=wait), number=3)
     assert function("opbackend:wait") is function("opbackend.wait") is function("opbackend:inner.wait")
-    with pytest.raises(ImportError, match="opbackend:number is no function"):
+    with pytest.raises(ImportError, match="opbackend:number is not a function"):
         function("opbackend:number")
 
 

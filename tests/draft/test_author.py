@@ -64,6 +64,12 @@ def test_an_exception_comes_first_in_its_line():
     assert lines_of([one]) == [f"mylib.f::dtypes: backward raised {error}"]
 
 
+def test_a_diagnosis_of_a_plugin_may_be_a_text():
+    one = record("own", "own: too large")
+    one["fields"]["diagnosis"] = "by a check of the project"
+    assert lines_of([one]) == ["mylib.f::own: own: too large"]
+
+
 def test_a_diagnosis_takes_the_place_of_a_reason():
     records = [record("backward", "a long story", diagnosis=["twice what it should be"]), record("purity", "x changes")]
     assert lines_of(records) == ["mylib.f::backward: twice what it should be", "mylib.f::purity: x changes"]

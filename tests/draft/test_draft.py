@@ -179,3 +179,4 @@ class TestWritten:
         assert comment("a\x1b[1m\n# b\r\n[[operator]]\x7f") == "a [1m # b [[operator]]"
         assert len(comment("word " * 100)) <= 100
         assert len(comment("w" * 1000)) <= 100
+        assert comment("w" * 1000).startswith("www")

@@ -39,6 +39,11 @@ def test_what_would_have_too_many_elements_is_divided_by_more():
     assert first == {"args": [{"shape": [2, 3, 6]}]}  # not 8 by 3 by 8 elements
 
 
+def test_empty_indices_have_no_bounds():
+    call = {"args": [{"shape": [0], "dtype": "int64"}, {"shape": [100, 10]}]}
+    assert next(smaller(call)) == {"args": [{"shape": [0], "dtype": "int64"}, {"shape": [8, 2]}]}
+
+
 def test_many_small_sizes_are_divided_where_nothing_else_helps():
     example = {"args": [{"shape": [2, 3, 5, 7, 11]}]}
     assert all(map(is_small, smaller(example)))

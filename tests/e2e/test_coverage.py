@@ -48,7 +48,7 @@ def test_it_says_which_functions_have_no_spec_and_where_one_would_go(cli, projec
         "no spec: covered.square (nearest: specs/covered.toml)",
         unknown,
         "without a spec, and not differentiable: 1 (--json lists them)",
-        "share 0.333: 1 of 3 differentiable functions have a spec, with 1 of which it is not known",
+        "share 0.333: 1 of 3 differentiable functions have a spec (1 not known to be differentiable)",
         "autograd formulas that the samples reach: 1 (MulBackward)",
     ]
     assert unknown.startswith("not known: covered.told (nearest: specs/covered.toml): ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import keyword
+import shlex
 
 import pytest
 
@@ -180,6 +181,29 @@ def test_options_of_the_projects_own_pytest_do_not_get_in_the_way(cli, project):
     (project.folder / "specs" / "build").mkdir()
     (project.folder / "specs/good.toml").rename(project.folder / "specs/build/good.toml")
     assert cli("run", "--check=backward", *REPORTS).outcomes == BACKWARD
+
+
+def test_plugins_of_the_projects_own_pytest_that_are_missing_leave_no_files(cli, project, monkeypatch):
+    project.write("pytest.ini", "[pytest]\naddopts = -p nosuchplugin\n")
+    (project.folder / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(project.folder / "temporary"))
+    assert cli("run", "--check=backward").code != 0
+    assert [*(project.folder / "temporary").glob("opcheck-*")] == []
+
+
+def test_a_case_of_a_check_that_was_named_can_be_run_again(cli, project):
+    first = cli("run", "--derive=none", "--check=derived", "--operator=demo.wrong", "--dtype=float64", *REPORTS)
+    (record,) = first.records.values()
+    words = shlex.split(record["rerun"])
+    assert words[:4] == ["opcheck", "run", "--check", "derived"]
+    again = cli(*words[1:], *REPORTS)
+    assert (again.code, again.outcomes) == (first.code, first.outcomes)
+
+
+def test_a_case_that_needs_a_named_check_is_left_out_by_the_selection(cli):
+    run = cli("run", "specs/good.toml::demo.double::compile[cpu-float64]")
+    assert 'leaves out "demo.double::compile[cpu-float64]"' in run.err
+    assert run.code == 2
 
 
 def test_a_subfolder_of_the_project_will_do_as_the_current_folder(cli, project, monkeypatch):

@@ -64,6 +64,14 @@ def test_dtypes_can_be_groups_less_others(planned: Plan) -> None:
     assert sorted(case.dtype for case in cases) == ["float32", "float64"]
 
 
+def test_negated_dtypes_alone_select_all_others(planned: Plan) -> None:
+    every, some = (
+        {case.dtype for case in planned(TEXT, checks=("dtypes",), dtypes=dtypes)}
+        for dtypes in ((), ("-half", "-float64"))
+    )
+    assert every - some == {"float16", "bfloat16", "float64"}
+
+
 def test_names_that_select_nothing_are_mistakes_with_the_nearest_name(loaded: Load) -> None:
     selection = Selection(
         operators=("torch.sine", "torch.sin", "*.zzz"),

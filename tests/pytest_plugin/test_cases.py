@@ -136,6 +136,25 @@ class TestCase:
         (case,) = parameters(path, check="backward").values()
         assert len(case.samples()) == 2
 
+    def test_modules_that_register_operators_are_imported(self, path, tmp_path):
+        (tmp_path / "registers_triple.py").write_text(
+            "import torch\n\n@torch.library.custom_op('registers::triple', mutates_args=())\n"
+            "def triple(x: torch.Tensor) -> torch.Tensor:\n    return 3 * x\n"
+        )
+        (tmp_path / "pyproject.toml").write_text(
+            '[tool.opcheck]\nmodules = ["torch", "registers", "registers_triple"]\n'
+        )
+        path.write_text(
+            '[[operator]]\nname = "torch.ops.registers.triple"\nimports = ["registers_triple"]\n'
+            "samples = [{ args = [{ shape = [2] }] }]\n"
+        )
+        (tmp_path / "own.py").touch()  # its project is the folder of the test file
+        text = 'mark = opcheck.cases("sin.toml", check="dtypes", dtype="float64").mark'
+        scope = {"opcheck": opcheck}
+        exec(compile(text, str(tmp_path / "own.py"), "exec"), scope)
+        (case,) = scope["mark"].args[1]
+        assert torch.equal(case.callable(torch.ones(2)), torch.full((2,), 3.0))
+
     def test_an_absent_device_skips_the_test(self, path, monkeypatch):
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
         case = next(iter(parameters(path, check="backward", device="cuda").values()))

@@ -92,9 +92,9 @@ def test_endless_texts_are_cut_with_a_word_on_how_much_and_keep_their_end(case_o
 def command(file, name, engine=None, seed=0, derive="", seed_of_project=0, least="none"):
     case = SimpleNamespace(
         id=name, base_seed=seed, device=None, operator=SimpleNamespace(document=SimpleNamespace(file=file)),
-        kind=SimpleNamespace(least=least),
+        kind=SimpleNamespace(least=least), check="z",
     )  # fmt: skip
-    settings = SimpleNamespace(seed=seed_of_project, engine="batched", option_for=lambda device: "")
+    settings = SimpleNamespace(seed=seed_of_project, engine="batched", derive="standard", option_for=lambda device: "")
     return rerun_of(case, settings, engine, derive)
 
 
@@ -104,7 +104,13 @@ def test_the_command_that_runs_a_case_alone_survives_a_shell():
     assert command("a.toml", "x::z", seed_of_project=7) == "opcheck run --seed 0 a.toml::x::z"
     assert command("a.toml", "x::z", "torch", 3) == "opcheck run --engine torch --seed 3 a.toml::x::z"
     assert command("a.toml", "x::z", "batched", derive="none") == "opcheck run a.toml::x::z"
-    assert command("a.toml", "x::z", derive="none", least="standard") == "opcheck run --derive none a.toml::x::z"
+    assert (
+        command("a.toml", "x::z", derive="none", least="standard") == "opcheck run --check z --derive none a.toml::x::z"
+    )
+    assert command("a.toml", "x::z", least="thorough") == "opcheck run --check z a.toml::x::z"
+    assert (
+        command("a.toml", "x::z", derive="thorough", least="thorough") == "opcheck run --derive thorough a.toml::x::z"
+    )
     assert command("a.toml", "x::z", derive="thorough") == "opcheck run --derive thorough a.toml::x::z"
 
 

@@ -159,6 +159,11 @@ class TestLayouts:
         assert [sample.is_sparse for sample in operator.samples] == [False] * 3 + [True] * 3
         assert operator.samples[4].toml() == '{ args = [{ shape = [2], layout = "sparse_coo" }, 1] }'
 
+    def test_keys_of_strided_tensors_are_left_out(self, loaded: Load) -> None:
+        text = 'samples = [{ args = [{ shape = [2, 3], memory = "transposed", low = 1.0 }] }]\nlayouts = ["sparse_coo"]'
+        (operator,) = loaded(HEAD + text)
+        assert operator.samples[0].toml() == '{ args = [{ shape = [2, 3], low = 1.0, layout = "sparse_coo" }] }'
+
     def test_without_strided_only_the_others_stay(self, loaded: Load) -> None:
         assert names(loaded(HEAD + self.TEXT + 'layouts = ["sparse_csr"]')) == ["0+sparse_csr"]
 

@@ -55,7 +55,8 @@ def disclaimed(supports: Supports, variant: str) -> list[str]:
     return [
         name
         for name in names
-        if variant in check_of(name).variants and all(getattr(supports, basic) for basic in check_of(name).needs[:-1])
+        if (variant != "inplace" or "inplace" in check_of(name).variants)
+        and all(getattr(supports, basic) for basic in check_of(name).needs[:-1])
     ]
 
 

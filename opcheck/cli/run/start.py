@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from rich.console import Console
@@ -36,10 +37,13 @@ def run_cases(options: argparse.Namespace, plugins: Iterable[object] = ()) -> in
     if not options.paths:
         settings.required_specs()
     # A separate descriptor, since pytest redirects the standard one while tests run.
-    with Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out:
+    with (
+        Output(os.fdopen(os.dup(sys.stdout.fileno()), "wb"), encoding="utf-8") as out,
+        TemporaryDirectory(prefix="opcheck-", ignore_cleanup_errors=True) as folder,
+    ):
         wide = None if out.isatty() else 160
         reporter = RunReporter(Console(file=out, width=wide), options)
-        workers = [] if options.in_process or options.ray else [Workers(*_limits(options, settings))]
+        workers = [] if options.in_process or options.ray else [Workers(Path(folder), *_limits(options, settings))]
         code = pytest.main(_arguments(options, settings), plugins=[reporter, *workers, *plugins])
         return reporter.finish(int(code)) or int(out.is_cut)
 

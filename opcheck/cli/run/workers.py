@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,13 +19,13 @@ MOST_TIME_OUTS = 2
 class Workers:
     """A pytest plugin for the controlling process. pytest-xdist starts the workers and replaces them."""
 
-    def __init__(self, seconds: float | None, memory: int) -> None:
+    def __init__(self, folder: Path, seconds: float | None, memory: int) -> None:
         """Create the plugin.
 
-        seconds: the time limit of a case; None: no limit. memory: the memory limit of its process, in MiB.
+        folder: the folder of the lifeline files. seconds: the time limit of a case; None: no limit. memory: the memory
+            limit of its process, in MiB.
         """
-        self._folder = Path(tempfile.mkdtemp(prefix="opcheck-"))
-        self._watchdog = Watchdog(self._folder, seconds, memory)
+        self._watchdog = Watchdog(folder, seconds, memory)
         self._deaths: dict[str, Death] = {}
         self._collected: set[str] = set()
         self._time_outs: Counter[str] = Counter()
@@ -78,6 +76,5 @@ class Workers:
         self._watchdog.kill_busy()
 
     def pytest_unconfigure(self) -> None:
-        """Stop the watchdog, once pytest-xdist has ended the workers, and remove the lifeline files."""
+        """Stop the watchdog, once pytest-xdist has ended the workers."""
         self._watchdog.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
