@@ -32,7 +32,11 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
         raise Unresolved(f'"{target}" is not a path of a module or an operator, such as mylib or mylib.scale', path)
     module = _module(target)
     if module is None:
-        resolve_either(target, modules)
+        try:
+            resolve_either(target, modules)
+        except Unresolved as error:
+            hint = "; name the Python module that registers these operators" * target.startswith("torch.ops.")
+            raise Unresolved(f"{error}{hint}", error.hint) from error
         return {target: ""}
     reasons, parts = {}, _parts_of_functions(module)
     for name, item in _operators_in(module):

@@ -16,6 +16,12 @@ def test_functions_and_classes_of_modules_are_listed():
     assert "operators.modules.Linear" not in found  # an autograd.Function, of which apply is the operator
 
 
+@pytest.mark.parametrize("target", ["torch.ops.prims", "torch.ops.mylib.scale"])
+def test_operators_of_torch_ops_are_those_of_the_module_that_registers_them(target):
+    with pytest.raises(Unresolved, match="; name the Python module that registers these operators$"):
+        names(target, OURS)
+
+
 FUNCTIONS = """
 import functools
 
