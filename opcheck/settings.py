@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -148,9 +148,15 @@ class Settings(Located):
         return f"--device-profile {shlex.quote(profile.file)}" if own else ""
 
     def put_on_path(self) -> None:
-        """Append the root to sys.path, so that the project's modules can be imported without being installed."""
-        if str(self.root) not in sys.path:
-            sys.path.append(str(self.root))
+        """Append folders to sys.path, so that the project's modules can be imported without being installed.
+
+        These are the root, and those that pyproject.toml names for pytest as `pythonpath`.
+        """
+        named: Any = self._document.data
+        for key in ("tool", "pytest", "ini_options", "pythonpath"):
+            named = named.get(key) if isinstance(named, dict) else None
+        folders = named.split() if isinstance(named, str) else named or ()
+        sys.path += [path for one in ("", *folders) if (path := str(self.root / one)) not in sys.path]
 
     @classmethod
     def find(cls, start: Path | None = None, profiles: Iterable[str | Path] = ()) -> "Settings":

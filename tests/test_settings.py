@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,18 @@ def test_a_project_that_says_nothing_still_has_its_root(write: Write, tmp_path: 
     settings = Settings.find(tmp_path / "project/deep")
     assert settings.model_dump() == Settings().model_dump()
     assert settings.root == tmp_path.resolve() / "project"
+
+
+@pytest.mark.parametrize("folders", ["'src lib'", "['src', 'lib']", "[]"])
+def test_modules_are_found_where_pytest_finds_them(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: str
+) -> None:
+    monkeypatch.setattr("sys.path", ["elsewhere"])
+    path = write(f"[tool.opcheck]\n[tool.pytest.ini_options]\npythonpath = {folders}\n", "pyproject.toml")
+    for _ in range(2):
+        Settings.read(path).put_on_path()
+    own = [str(tmp_path / "src"), str(tmp_path / "lib")] if folders != "[]" else []
+    assert sys.path == ["elsewhere", str(tmp_path), *own]
 
 
 def test_without_a_project_the_current_folder_is_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

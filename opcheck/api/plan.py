@@ -195,7 +195,8 @@ def _missing(file: Path, line: int, spec: str | Path, path: Path, settings: Sett
         siblings = [each.name for each in path.parent.iterdir() if each.is_dir() or each.suffix == ".toml"]
         likely = nearest(path.name, siblings)
         near = path.parent / likely if likely else None
-    what = f'no such file or folder: "{spec}", which means {shown(path)}'
+    where = shown(path)
+    what = f'no such file or folder: "{spec}"' + (f", which means {where}" if where != str(spec) else "")
     expected = "a path relative to the folder of this file, or builtin"
     return Problem(shown(file), line, 1, what, expected, os.path.relpath(near, file.parent) if near else "")
 

@@ -29,10 +29,11 @@ from opcheck.spec.dtypes import real_of
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
 
-NotTested = Literal["refused", "not called", "too large", "slow", "inconclusive"]
+NotTested = Literal["refused", "alias", "not called", "too large", "slow", "inconclusive"]
 """Why the derivatives at a sample are not tested.
 
-refused: the operator or one of its twins (see `_twins`) raises. not called: no twin can validate the sample.
+refused: the operator or one of its twins (see `_twins`) raises. alias: torch.library raises since the operator returns
+one of its inputs. not called: no twin can validate the sample.
 too large: the sample or its outputs have too many elements, or it has more than `MANY` outputs. slow: the call took
 longer than `SLOW`. inconclusive: for example, outputs exceed `HUGE`.
 """
@@ -44,6 +45,7 @@ exceed it. In half precision, which is tested without finite differences, it doe
 """
 MANY = 512
 """The largest number of outputs. Each output takes operations of its own, so that a thousand take seconds."""
+RETURNS_AN_INPUT = "must not also be an input to this custom operator"
 SLOW = 0.25
 """The maximum processor time of a call, in seconds. Wall-clock time would depend on other processes."""
 
@@ -165,6 +167,11 @@ class Attempt:
     """The operator at the sample; None if it was not called or refused the sample."""
     outputs: tuple[Tensor, ...] = ()
 
+    @property
+    def has_values(self) -> bool:
+        """Whether values can be compared, as those of a reference: also if they are too large for differences."""
+        return self.answer in (None, "inconclusive")
+
 
 def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
     """Call the operator at a sample: a written one, or one derived from it. Return the call."""
@@ -172,7 +179,9 @@ def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
         one = tried(lambda: _attempt(context, written, sample))
     except TooLarge:
         return Attempt(written, "too large")
-    return Attempt(written, "refused") if isinstance(one, Exception) else one
+    if isinstance(one, Exception):
+        return Attempt(written, "alias" if RETURNS_AN_INPUT in str(one) else "refused")
+    return one
 
 
 def _attempt(context: Context, written: Sample, sample: Sample) -> Attempt:

@@ -48,6 +48,7 @@ Answer = Literal[
 is inconclusive.
 """
 PLAIN: dict[Answer, str] = {
+    "alias": "the operator returns one of its inputs, not a copy, which torch.library forbids",
     "cotangent": "the gradient depends on the memory of the cotangent",
     "nothing": "the gradient of outputs without elements is not zero",
     "memory": "the values depend on the memory of the inputs",
@@ -64,7 +65,7 @@ MISTAKEN = re.compile(r"returned an (invalid gradient|incorrect number of gradie
 """The pattern of errors of autograd that show a mistake in a backward function, and no refusal."""
 FOR_MEMORY = """\
 contiguous copies of the inputs have the same values, but give other outputs
-if the operator is a function of memory, as torch.as_strided is, leave "layout" out of vary"""
+if the operator is a function of memory, as torch.as_strided is, write vary = ["-layout"]"""
 BY_CHANCE = "part of a result may never be written, or threads may write to the same place"
 
 

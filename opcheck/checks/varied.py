@@ -34,11 +34,10 @@ class OfValues(PerSample):
             return verdict
         counts, own = Counter[str](), replace(context, requires_grad=False)
         for one, made in attempts(own, sample, context.is_thorough):
-            answer = made.answer or ("hold" if self.covers(made.written, one.sample) else "inconclusive")
-            failure = failure_at(own, made, one, context.case.check, self.for_derived) if answer == "hold" else None
+            failure = failure_at(own, made, one, context.case.check, self.for_derived) if made.has_values else None
             if failure is not None:
                 return with_sample(failure, sample, context.subject(sample))
-            counts[answer] += 1
+            counts[made.answer or ("hold" if self.covers(made.written, one.sample) else "inconclusive")] += 1
         return replace(verdict, fields={**verdict.fields, "derived": dict(counts)}) if counts else verdict
 
 
@@ -89,7 +88,7 @@ def without_slow_tests(context: Context, check: str) -> Context:
 
 def _said_by(name: str, check: PerSample, made: Attempt) -> str:
     """Return the name of a check if it fails at a sample, "hold" if it does not, or why it does not run there."""
-    if made.subject is None or made.answer is not None:
+    if made.subject is None or not made.has_values:
         return str(made.answer)
     verdict = verdict_by(check.judge, replace(made.subject, context=without_slow_tests(made.subject.context, name)))
     return name if verdict.is_failure and verdict.state != "refused" else "hold"

@@ -1,8 +1,9 @@
-"""`opcheck show OPERATOR`: shows the claims, the expanded samples and the cases of an operator, without torch."""
+"""`opcheck show`: shows the claims, the expanded samples and the cases of operators, without torch."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from itertools import groupby
 
 from opcheck.cli.selecting import add_paths, devices, loaded, selection
@@ -12,6 +13,7 @@ from opcheck.pytest_plugin.options import add_options
 from opcheck.settings import Settings
 from opcheck.spec import Library, Operator
 from opcheck.spec.device_profile import DeviceProfile
+from opcheck.spec.load import BUILTIN
 from opcheck.spec.problems import RequestError, nearest, worded
 from opcheck.spec.render import render
 from opcheck.text import counted
@@ -19,16 +21,18 @@ from opcheck.text import counted
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("name", metavar="OPERATOR", help="id or name of an operator")
+    parser.add_argument("name", metavar="OPERATOR", nargs="?", help="id or name of an operator; default: all operators")
     add_paths(parser)
     add_options(parser, "profiles", "selection")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the operators with the given id or name. Raises SpecError, RequestError if there are none."""
+    """Print operators: those with an id or name, or all. Raises SpecError, RequestError if there are none."""
     settings = Settings.find(profiles=options.device_profile)
+    if options.name is not None and (options.name == BUILTIN or os.path.exists(options.name)):  # specs alone
+        options.name, options.paths = None, [options.name, *options.paths]
     library = loaded(options.paths, settings)
-    operators = library.find(options.name)
+    operators = [*library] if options.name is None else library.find(options.name)
     if not operators:
         known = [operator.id for operator in library]
         what = f'no operator "{options.name}" among {len(known)}'

@@ -411,8 +411,11 @@ class Comparison:
 
     @cached_property
     def at_kink(self) -> Tensor:
-        """Which compared entries a kink affects, as a mask of the shape of `numerical`."""
-        return self.directions.reached(self.kinky, self.mode)
+        """Which compared entries a kink affects, as a mask of the shape of `numerical`.
+
+        The two columns of an element of a complex leaf are judged by one modulus, so a kink in one affects both.
+        """
+        return self.size(self.directions.reached(self.kinky, self.mode).double()) > 0
 
     # in all
 

@@ -154,6 +154,9 @@ def memory_of_cotangents(
     return None
 
 
+OF_LAYOUT = "autograd accepts it, as of an embedding with sparse = true: if that is meant, expect this failure"
+
+
 def attributes(point: Point) -> Disagreement | None:
     """Return which gradient differs from its input in dtype, shape, layout or device, or None if none does.
 
@@ -165,7 +168,8 @@ def attributes(point: Point) -> Disagreement | None:
         for what in ("dtype", "shape", "device", "layout"):
             got, expected = getattr(gradient, what), getattr(leaf, what)
             if got != expected and not (what == "layout" and got is torch.strided):
-                return Disagreement(f"the gradient of {name} has the {what} {got}, not {expected}")
+                hint = f"\n{OF_LAYOUT}" if what == "layout" else ""
+                return Disagreement(f"the gradient of {name} has the {what} {got}, not {expected}{hint}")
         if gradient.is_sparse and leaf.is_sparse and gradient.sparse_dim() != leaf.sparse_dim():
             dims, own = gradient.sparse_dim(), leaf.sparse_dim()
             return Disagreement(f"the gradient of {name} has {dims} sparse dimensions, not {own}")

@@ -11,7 +11,6 @@ from opcheck.draft.refusal import is_refusal
 from opcheck.spec import dtypes
 from opcheck.spec.claims import Dtypes
 from opcheck.spec.render import render
-from opcheck.text import shortened
 
 MAY_BE_REFUSED = (
     "backward", "forward_ad", "batched_grad", "batched_forward_grad", "second_order", "fwd_over_rev", "rev_over_fwd",
@@ -259,4 +258,4 @@ def what_happened(reason: str) -> str:
 def comment(text: str) -> str:
     """Return text as a comment on one line, of at most `MOST` characters."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return shortened(line, MOST)
+    return line if len(line) <= MOST else f"{line[: MOST - 4].rsplit(' ', 1)[0]} ..."

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from opcheck.samples.arguments import is_function
+from opcheck.samples.arguments import is_function, unregistered
 from opcheck.samples.resolve import Unresolved, as_operator, import_module, is_dispatched, resolve
 from opcheck.spec.problems import nearest
 
@@ -56,7 +56,7 @@ def names(target: str, modules: Sequence[str]) -> dict[str, str]:
 
 def _operators_in(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """Yield the functions, classes of modules and unused autograd.Functions of a Python module, with their names."""
-    used, exported = _used(module), getattr(module, "__all__", ())
+    used, exported = _used(module), [name for name in getattr(module, "__all__", ()) if hasattr(module, name)]
     for name in exported or [name for name in vars(module) if not name.startswith("_")]:
         item = getattr(module, name, None)
         if isinstance(item, ModuleType) or not callable(item):
@@ -145,7 +145,7 @@ def _own(item: Any, module: ModuleType) -> bool:
     """Return whether an object is defined in the package of a module, and not imported from another package."""
     while isinstance(item, partial):
         item = item.func
-    item = getattr(item, "_init_fn", item)  # of an operator by torch.library.custom_op, which is of a class of torch
+    item = unregistered(item)
     owner = getattr(item, "__self__", None)
     home = getattr(owner if isinstance(owner, type) else item, "__module__", "") or type(item).__module__
     return str(home).partition(".")[0] == module.__name__.partition(".")[0]

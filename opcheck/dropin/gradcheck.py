@@ -79,6 +79,7 @@ def gradcheck(
         check_batched_forward_grad,
     )  # fmt: skip
 
+    __tracebackhide__ = True
     by_torch = partial(
         torch_gradcheck, func, values, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol, fast_mode=fast_mode,
         masked=masked, check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
@@ -138,6 +139,7 @@ def gradgradcheck(
         check_fwd_over_rev, check_rev_over_rev, check_undefined_grad, check_grad_dtypes, check_batched_grad
     )  # fmt: skip
 
+    __tracebackhide__ = True
     by_torch = partial(
         torch_gradgradcheck, func, values, cotangents, eps=eps, atol=atol, rtol=rtol,
         gen_non_contig_grad_outputs=gen_non_contig_grad_outputs, nondet_tol=nondet_tol, fast_mode=fast_mode,
@@ -160,6 +162,7 @@ def _checked(
 
     A function that writes to its inputs is left to torch, as are outputs of layouts that torch refuses.
     """
+    __tracebackhide__ = True
     _warn_of_coarse(values)
     function, leaves, expected = _function(func, values), _leaves(values), not raise_exception
     with Kept((*values, *cotangents)) as memory:

@@ -134,7 +134,7 @@ def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict
     """
     tested = {one.sample for one in verdicts if not one.untested} - {None}
     failed = {one.sample for one in failures} - {None}
-    what = f"{len(failed)} of {len(tested)} samples failed" if failed and len(tested) > 1 else "failed"
+    what = f"{len(failed)} of {len(tested)} samples failed" if failed and len(tested) > 1 else failures[0].kind
     parts = [f"{case.id}: {what}"]
     parts += ["\n".join(in_common(failures))] if len(failures) > 1 else []
     parts += [verdict.text() for verdict in failures[:SHOWN]]

@@ -94,6 +94,11 @@ def parameters(operator: Callable[..., Any]) -> list[inspect.Parameter]:
     return own[1:] if owner.setup_context is torch.autograd.Function.setup_context else own
 
 
+def unregistered(operator: Any) -> Any:
+    """Return the Python function of an operator by `torch.library.custom_op`; any other operator unchanged."""
+    return getattr(operator, "_init_fn", operator)
+
+
 def is_function(owner: Any) -> TypeGuard[type[torch.autograd.Function]]:
     """Return whether the owner of a method is an autograd.Function, so that the method is `apply`."""
     return isinstance(owner, type) and issubclass(owner, torch.autograd.Function)

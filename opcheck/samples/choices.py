@@ -12,7 +12,7 @@ from math import inf, isfinite
 from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
-from opcheck.samples.arguments import KEYWORD, POSITIONAL, is_function, parameters, signature_of
+from opcheck.samples.arguments import KEYWORD, POSITIONAL, is_function, parameters, signature_of, unregistered
 from opcheck.samples.derive import Keywords
 from opcheck.samples.derive.keywords import NONE, is_dim
 from opcheck.samples.modules import ModuleCall
@@ -302,4 +302,4 @@ def _in_python(operator: Callable[..., Any]) -> Any:
     if isinstance(operator, ModuleCall):
         return operator.module.forward
     owner = getattr(operator, "__self__", None)
-    return inspect.unwrap(owner.forward if is_function(owner) else operator)
+    return inspect.unwrap(owner.forward if is_function(owner) else unregistered(operator))

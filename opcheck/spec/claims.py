@@ -65,6 +65,11 @@ Jacobian = Literal["full", "projected", "auto"]
 Way = Literal["size", "empty", "rank", "broadcast", "value", "integer", "mask", "layout", "keyword", "dtype", "sum"]
 """A respect in which opcheck varies samples automatically."""
 WAYS: tuple[Way, ...] = get_args(Way)
+Vary = Literal[
+    Way,
+    "-size", "-empty", "-rank", "-broadcast", "-value", "-integer", "-mask", "-layout", "-keyword", "-dtype", "-sum",
+]  # fmt: skip
+"""An entry of the key `vary`: a way to vary samples or, with a minus sign, one to leave out."""
 Order = Literal["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"]
 
 

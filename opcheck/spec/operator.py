@@ -18,6 +18,7 @@ from opcheck.spec.claims import (
     Outputs,
     Reference,
     Supports,
+    Vary,
     Way,
 )
 from opcheck.spec.model import (
@@ -103,10 +104,10 @@ class Grid(Model):
     dtypes: DtypeEntries | None = Field(
         default=None, min_length=1, description="run only in these dtypes; default: all"
     )
-    vary: bool | Frozen[Way] | None = Field(
+    vary: bool | Frozen[Vary] | None = Field(
         default=None,
         description="what opcheck varies to derive further samples; true: everything, false: nothing; "
-        "default: as set for the operator",
+        "with a minus sign, as in `-size`: everything else; default: as set for the operator",
     )
     large: bool = Field(
         default=False,
@@ -146,9 +147,15 @@ class TemplateUse(Grid):
         return dict(self.__pydantic_extra__ or {})
 
 
-def ways(vary: bool | tuple[Way, ...]) -> tuple[Way, ...]:
-    """Return the respects in which to vary samples: all if `vary` is true, none if it is false."""
-    return (WAYS if vary else ()) if isinstance(vary, bool) else vary
+def ways(vary: bool | tuple[Vary, ...]) -> tuple[Way, ...]:
+    """Return the respects in which to vary samples: all if `vary` is true, none if it is false.
+
+    If each entry has a minus sign, these are all others.
+    """
+    if isinstance(vary, bool):
+        return WAYS if vary else ()
+    named = tuple(way for way in WAYS if way in vary)
+    return named if named or not vary else tuple(way for way in WAYS if f"-{way}" not in vary)
 
 
 def _kind(value: Any) -> str:
@@ -256,8 +263,10 @@ class Claims(PerDevice):
     )
     masked: bool = Field(default=False, description="differentiate sparse samples under masked semantics")
     check_sparse_nnz: bool | None = Field(default=None, description="deprecated alias of `masked`", deprecated=True)
-    vary: bool | Frozen[Way] = Field(
-        default=True, description="what opcheck varies to derive further samples; true: everything, false: nothing"
+    vary: bool | Frozen[Vary] = Field(
+        default=True,
+        description="what opcheck varies to derive further samples; true: everything, false: nothing; "
+        "with a minus sign, as in `-size`: everything else",
     )
     expect: list[Expect] = Field(default_factory=list, description="known failures")
     tags: Frozen[MarkName] = Field(

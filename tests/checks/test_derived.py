@@ -50,6 +50,10 @@ SQUARE = "samples = [{ args = [{ shape = [3, 2] }, { shape = [3, 2] }] }]"
 ARGS = "args = [{ shape = [2, 3] }]"
 PAIR = f"samples = [{{ {ARGS}, kwargs = {{ how = 'mean' }} }}, {{ {ARGS}, kwargs = {{ keep = true }} }}]"
 JOINED = "samples = [{ args = [{ shape = [3, 2] }, { shape = [4, 2] }] }]"
+QUERIES = "samples = [{ args = [{ shape = [3, 2] }, { shape = [3, 2] }], vary = ['size', 'broadcast'] }]"
+PAIRS_OF_LISTS = (
+    "samples = [{ args = [[{ shape = [3] }, { shape = [2] }], [{ shape = [3] }, { shape = [2] }]], vary = ['size'] }]"
+)
 EQUAL = "samples = [{ args = [{ shape = [3, 3] }] }]"
 BOTH_SIGNS = "tensor 0 = 1000, but for an element of -1000"
 FURTHER = {
@@ -325,7 +329,7 @@ def test_who_means_no_equal_indices_is_told_what_to_write(tmp_path, dtype):
     keys = "supports = { forward_ad = false, vmap = false }"
     found = outcome_of(tmp_path, "copied", dtype, samples, keys)
     assert found.outcome == "failed"
-    assert 'of equal indices, are not meant, leave "integer" out of vary' in found.message
+    assert 'of equal indices, are not meant, write vary = ["-integer"]' in found.message
     keys += '\nvary = ["size", "rank", "broadcast", "value", "layout", "dtype"]'
     assert outcome_of(tmp_path, "copied", dtype, samples, keys).outcome == "passed"
 
@@ -419,12 +423,12 @@ def test_a_gradient_of_the_wrong_shape_is_no_refusal(tmp_path, dtype):
 @pytest.mark.parametrize(
     ("name", "samples", "advice"),
     [
-        ("wrong_beyond_16", ONE, 'let the operator refuse them, or leave "size" out of vary'),
-        ("wrong_for_rank_3", ONE, 'let the operator refuse them, or leave "rank" out of vary'),
+        ("wrong_beyond_16", ONE, 'let the operator refuse them, or write vary = ["-size"]'),
+        ("wrong_for_rank_3", ONE, 'let the operator refuse them, or write vary = ["-rank"]'),
         (
             "wrong_broadcast",
             TWO.replace("args", 'vary = ["broadcast"], args'),
-            'let the operator refuse them, or leave "broadcast" out of vary',
+            'let the operator refuse them, or write vary = ["-broadcast"]',
         ),
         ("wrong_at_zero", ONE, "if such numbers are not meant, write low, high or exclude in the sample"),
     ],
@@ -621,7 +625,7 @@ def test_a_function_of_memory_says_so(outcomes):
 
     found = outcome("'layout'")
     assert found.reason == "derived: memory noncontiguous: the values depend on the memory of the inputs"
-    assert 'is a function of memory, as torch.as_strided is, leave "layout" out of vary' in found.message
+    assert 'is a function of memory, as torch.as_strided is, write vary = ["-layout"]' in found.message
     assert outcome("'value'").outcome == "passed"
 
 
@@ -683,6 +687,39 @@ def test_values_are_those_of_the_reference_where_derivatives_hold(tmp_path, name
     assert sample in found.message.split("add this sample: ")[1].splitlines()[0]
     assert outcome_of(tmp_path, name, dtype, keys=keys, check="reference").outcome == "passed"
     assert outcome_of(tmp_path, name, dtype).outcome == "passed"  # nothing else shows it
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "samples", "what"),
+    [
+        # Outputs that overflow are too large for differences, but not for a reference.
+        ("exponentials", "shifted_exponentials", ONE, "tensor 0 = 1000, but for an element of -1000"),
+        ("scores_from_the_first", "scores_from_the_last", QUERIES, "size 3 -> 4 in dim 0 of tensor 1"),
+        ("added_first_pairs", "added_pairs", PAIRS_OF_LISTS, "3 tensors in 0, 1"),
+    ],
+)
+def test_values_that_only_a_reference_shows(tmp_path, wrong, right, samples, what):
+    keys = f"reference = {{ target = 'operators.varied.{right}', differentiable = true }}"
+    found = outcome_of(tmp_path, wrong, "float64", samples, keys)
+    assert found.outcome == "failed"
+    assert found.reason.startswith(f"derived: {what}: reference: ")
+    assert outcome_of(tmp_path, right, "float64", samples, keys).outcome == "passed"
+
+
+def test_lists_of_one_length_change_one_at_a_time_where_that_is_accepted(tmp_path):
+    keys = "reference = { target = 'operators.varied.sums_of_pairs', differentiable = true }"
+    found = outcome_of(tmp_path, "sums_of_pairs", "float64", PAIRS_OF_LISTS, keys)
+    assert found.outcome == "passed", found.message
+
+
+def test_an_operator_of_torch_library_that_returns_an_input_is_wrong(tmp_path):
+    samples = "samples = [{ args = [{ shape = [2, 3] }] }]\nsupports = { forward_ad = false }"
+    found = outcome_of(tmp_path, "kept", "float64", samples)
+    assert found.outcome == "failed"
+    assert "returns one of its inputs, not a copy, which torch.library forbids" in found.reason
+    assert "p = 0" in found.message.split("add this sample: ")[1]
+    right = outcome_of(tmp_path, "kept_apart", "float64", samples)
+    assert right.outcome == "passed", right.message
 
 
 @pytest.mark.parametrize("derive", ["standard", "thorough"])

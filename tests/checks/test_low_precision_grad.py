@@ -247,7 +247,7 @@ class TestLongSums:
         assert f" -> 4095: low_precision_grad: in {dtype}, where sums are long, {words}" in found.reason
         assert ", fails with " in found.message
         assert "for cotangents and tangents of one sign, at: { args = [{ shape = [" in found.message
-        assert 'if such sizes are not meant, leave "sum" out of vary' in found.message
+        assert 'if such sizes are not meant, write vary = ["-sum"]' in found.message
 
     @pytest.mark.parametrize(("name", "samples"), [("ScaledByOne.apply", WEIGHED), ("torch.sum", PLAIN)])
     def test_one_in_single_precision_passes_and_is_counted(self, outcomes, name, samples):

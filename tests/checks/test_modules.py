@@ -257,3 +257,19 @@ samples = [{{ args = [{{ shape = [2, 3, 3] }}] }}]
             "derived: strict = true: context: the values of a module that was called before"
         )
         assert "realized: float64[2, 3, 3], strict=True" in derived.message
+
+
+def test_buffers_are_those_that_a_reference_leaves(outcomes):
+    keys = (
+        'module = {}\ndtypes = ["float64"]\nsupports = { vmap = false }\n'
+        'reference = { target = "torch.nn.functional.batch_norm", kwargs = { training = true } }\n'
+        "samples = [{ args = [{ shape = [4, 3] }], vary = ['value'] }]\n"
+    )
+    right, wrong = (
+        outcomes(f'[[operator]]\nname = "operators.modules.{name}"\n{keys}')
+        for name in ("BatchNorm", "BatchNormOfBiasedVariance")
+    )
+    assert {one.outcome for one in right.values()} == {"passed"}
+    (failed,) = (one for one in wrong.values() if one.outcome != "passed")
+    assert failed.check == "reference"
+    assert failed.reason == "reference: running_var is not that of torch.nn.functional.batch_norm after the call"

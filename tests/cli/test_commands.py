@@ -101,6 +101,13 @@ class TestShow:
         assert "    demo.double[inplace]::backward [cpu-float64]" in lines
         assert run.code == 0
 
+    @pytest.mark.parametrize("words", [[], ["specs"], ["specs/good.toml", "specs/bad.toml"]])
+    def test_all_operators_of_specs_are_shown(self, cli, words):
+        run = cli("show", *words)
+        heads = [line.split()[0] for line in run.out.splitlines() if "  family " in line]
+        assert sorted(heads) == ["demo.double", "demo.wrong"]
+        assert run.code == 0
+
     def test_a_selection_leaves_some_cases(self, cli):
         lines = cli("show", "demo.double", "--check=dtypes", "--dtype=integral").out.splitlines()
         assert lines[-2] == "  5 cases:"

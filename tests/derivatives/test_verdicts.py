@@ -25,6 +25,21 @@ def test_a_sample_on_a_kink_is_inconclusive_and_says_what_to_move(verdict_of, ch
     assert "move the sample away from input[1] = 0" in outcome.message
 
 
+@pytest.mark.parametrize("check", ["backward", "forward_ad"])
+@pytest.mark.parametrize("name", ["torch.sqrt", "torch.acos", "torch.log"])
+def test_a_sample_on_a_branch_cut_is_inconclusive(verdict_of, name, check):
+    samples = "samples = [{ args = [{ values = [-2.0] }] }]"  # the values jump in one part, and bend in the other
+    outcome = verdict_of(name, check, samples=samples, dtype="complex128")
+    assert outcome.outcome == "inconclusive", outcome.message
+    assert "move the sample away from" in outcome.message
+
+
+def test_a_failure_beside_an_inconclusive_one_in_the_same_leaf_is_one(verdict_of):
+    samples = "samples = [{ args = [{ values = [-2.0, 1.0] }] }]"
+    name, keys = "operators.awkward.sqrt_of_wrong_sign", NO_FORWARD
+    assert verdict_of(name, "backward", samples=samples, dtype="complex128", keys=keys).outcome == "failed"
+
+
 def test_beside_the_kink_it_passes(verdict_of):
     assert verdict_of("torch.relu", "backward", samples=values(1.0, 0.5, -1.0)).outcome == "passed"
 

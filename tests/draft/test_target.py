@@ -18,7 +18,7 @@ def test_functions_and_classes_of_modules_are_listed():
 
 @pytest.mark.parametrize("target", ["torch.ops.prims", "torch.ops.mylib.scale"])
 def test_operators_of_torch_ops_are_those_of_the_module_that_registers_them(target):
-    with pytest.raises(Unresolved, match="; name the Python module that registers these operators$"):
+    with pytest.raises(Unresolved, match=r"; name the Python module that registers these operators$"):
         names(target, OURS)
 
 

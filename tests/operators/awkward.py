@@ -96,3 +96,21 @@ def backward_of_the_old_form(x):
 def hidden_nan(x):
     """sqrt(x - 0.5) where x is above, zero elsewhere: where() hides the NaN of the value, not that of the gradient."""
     return torch.where(x > 0.5, torch.sqrt(x - 0.5), 0 * x)
+
+
+class SqrtOfWrongSign(torch.autograd.Function):
+    """The square root, with the negative gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.sqrt()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, v):
+        (y,) = ctx.saved_tensors
+        return -v / (2 * y.conj())
+
+
+sqrt_of_wrong_sign = SqrtOfWrongSign.apply

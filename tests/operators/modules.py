@@ -465,3 +465,29 @@ FAULTS: dict[str, tuple[type[Module], ...]] = {
 
 TWINS = (Layer, LazyLayer, Net, Scale, Centered, Constant, Warmed, Merged, KeepsItsTable)
 """The same without the mistake."""
+
+
+class BatchNorm(Module):
+    """Batch normalization, which updates its running statistics as torch does."""
+
+    unbiased = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("running_mean", torch.zeros(3))
+        self.register_buffer("running_var", torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return (x - self.running_mean) / (self.running_var + 1e-5).sqrt()
+        mean, var = x.mean(0), x.var(0, unbiased=False)
+        with torch.no_grad():
+            self.running_mean.lerp_(mean, 0.1)
+            self.running_var.lerp_(x.var(0, unbiased=self.unbiased), 0.1)
+        return (x - mean) / (var + 1e-5).sqrt()
+
+
+class BatchNormOfBiasedVariance(BatchNorm):
+    """Its running variance is that of the batch, which is too small."""
+
+    unbiased = False

@@ -1229,3 +1229,53 @@ def sum_of_columns(x):
 
 def sorted_columns(x):
     return x.sort(0).values
+
+
+def exponentials(x):
+    """The softmax of the rows, written out: exp overflows for large numbers."""
+    return x.exp() / x.exp().sum(-1, keepdim=True)
+
+
+def shifted_exponentials(x):
+    shifted = (x - x.amax(-1, keepdim=True).detach()).exp()
+    return shifted / shifted.sum(-1, keepdim=True)
+
+
+def scores_from_the_first(q, k):
+    """Scores of causal attention, aligned at the first key: as many queries as keys do not tell this from the last."""
+    return (q @ k.mT).tril()
+
+
+def scores_from_the_last(q, k):
+    return (q @ k.mT).tril(k.shape[-2] - q.shape[-2])
+
+
+def added_pairs(params, grads):
+    return [param + grad for param, grad in zip(params, grads, strict=True)]
+
+
+def added_first_pairs(params, grads):
+    """Right for two tensors, as of a kernel for pairs."""
+    return [param + grad for param, grad in zip(params[:2], grads, strict=False)] + params[2:]
+
+
+def sums_of_pairs(params, grads):
+    return [param + grad for param, grad in zip(params, grads, strict=False)]
+
+
+@torch.library.custom_op("opcheck_tests::kept", mutates_args=())
+def kept(x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
+    """x, times p unless it is 0: then the input itself is returned, as by a dropout without a copy."""
+    return x if p == 0 else x * (1 + p)
+
+
+@torch.library.custom_op("opcheck_tests::kept_apart", mutates_args=())
+def kept_apart(x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
+    return x.clone() if p == 0 else x * (1 + p)
+
+
+for _own in (kept, kept_apart):
+    _own.register_autograd(
+        lambda ctx, v: (v * (1 + ctx.p), None), setup_context=lambda ctx, inputs, output: setattr(ctx, "p", inputs[1])
+    )
+    _own.register_fake(lambda x, p: torch.empty_like(x))

@@ -165,6 +165,7 @@ def test_ranks_broadcast_dims_and_memory(sample_of):
         "dim 0 of tensor 0 -> 1": [(1, 3), (3,)],
         "dim 1 of tensor 0 -> 1": [(2, 1), (3,)],
         "dim 0 of tensor 1 -> 1": [(2, 3), (1,)],
+        "size 3 -> 4 in dim 0 of tensor 1": [(2, 3), (4,)],
     }
     assert [*found][-5:] == [
         "memory noncontiguous", "memory transposed", "memory offset", "memory expanded",
@@ -175,7 +176,8 @@ def test_ranks_broadcast_dims_and_memory(sample_of):
 
 
 def test_square_tensors_become_oblong(sample_of):
-    found = varied(sample_of("{ args = [{ shape = [1, 2, 4, 4] }, { shape = [3, 3, 3] }, { shape = [4] }] }"))
+    text = "{ args = [{ shape = [1, 2, 4, 4] }, { shape = [3, 3, 3] }, { shape = [4] }], vary = ['size'] }"
+    found = varied(sample_of(text))
     wider = {what: shapes(one) for what, one in found.items() if "in dim" in what}
     assert wider == {
         "size 3 -> 4 in dim -1": [(1, 2, 4, 4), (3, 3, 4), (4,)],

@@ -77,7 +77,7 @@ def judge(subject: Subject) -> Verdict:
             if verdict is not None:
                 return verdict
             answer = "inconclusive"
-        elif made.answer is None and (verdict := _further(context, made, one, checks)) is not None:
+        elif made.has_values and (verdict := _further(context, made, one, checks)) is not None:
             return verdict
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []

@@ -232,7 +232,7 @@ LONG_SUMS = Extreme(
     lengthened,
     LOST,
     lambda unit: WELL_CONDITIONED * FAR_OFF * unit,
-    remedy='add up, and compute positions, in float32; if such sizes are not meant, leave "sum" out of vary',
+    remedy='add up, and compute positions, in float32; if such sizes are not meant, write vary = ["-sum"]',
 )
 LARGE_NUMBERS = Extreme(
     "where numbers are large",
@@ -240,7 +240,7 @@ LARGE_NUMBERS = Extreme(
     TELLING,
     lambda unit: TELLING,
     remedy="an intermediate result exceeds the range of the dtype: compute it in float32, or scale the numbers first\n"
-    'if that is meant, leave "sum" out of vary',
+    'if that is meant, write vary = ["-sum"]',
 )
 
 
@@ -373,7 +373,7 @@ def _under_autocast(subject: Subject, exact: ExactParts, autocast: Surroundings)
 
 FOR_AUTOCAST = """\
 mark forward with torch.amp.custom_fwd and backward with torch.amp.custom_bwd, so that both run in one mode of autocast
-if autocast is not supported, leave "dtype" out of vary\
+if autocast is not supported, write vary = ["-dtype"]\
 """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,18 +14,19 @@ from opcheck.checks.relations import agree, off_by
 from opcheck.checks.subject import Subject
 from opcheck.checks.truth import by_reference, perturbed, referred
 from opcheck.checks.varied import OfValues
-from opcheck.checks.verdict import HOLDS, Verdict, cannot
+from opcheck.checks.verdict import HOLDS, Verdict, cannot, fails
 from opcheck.derivatives import tried
 from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Moved, mismatch
 from opcheck.samples.derive.alike import has_same_pattern
+from opcheck.samples.modules import ModuleCall
 from opcheck.samples.results import has_derivative, leaves_of, named, names_among
 from opcheck.spec.dtypes import HALF, double_of
 from opcheck.text import class_of, one_line
 
 OF_TENSORS = "it gets NumPy arrays; for tensors, write reference = { target = ..., differentiable = true }"
-OF_TIES = 'if these are positions, and any of equal numbers may be meant, leave "value" out of vary'
+OF_TIES = 'if these are positions, and any of equal numbers may be meant, write vary = ["-value"]'
 WHOSE_FAULT = "the operator was not tested: fix the reference, or set reference to another function"
 
 
@@ -57,12 +58,33 @@ def judge(subject: Subject, up_to_rounding: bool = False) -> Verdict:
     has_shapes = [one.shape for one in values] == [other.shape for other in expected]
     may_be_rounded = up_to_rounding and has_shapes and _have_equal_positions(values, expected)
     if may_be_rounded and not off_by(subject, vector(values), vector(expected)):
-        return HOLDS
+        return _of_state(subject, kwargs, reference.target)
     verdict = agree(subject, values, expected, reference.target, names=names_among(paths), same_arithmetic=False)
     if verdict.passed or (has_shapes and _are_exact(subject, got)):
-        return HOLDS
+        return _of_state(subject, kwargs, reference.target)
     may_be_of_ties = up_to_rounding and any(map(_is_whole, values)) and any(map(_has_ties, subject.leaves))
     return replace(verdict, detail=f"{verdict.detail}\n{OF_TIES}") if may_be_of_ties else verdict
+
+
+def _of_state(subject: Subject, other: Mapping[str, Any], target: str) -> Verdict:
+    """Compare the buffers that both a module and its reference change, such as running statistics.
+
+    other: the keyword arguments of the reference, after the call.
+    """
+    operator, before = subject.function.operator, subject.inputs.kwargs
+    if not isinstance(operator, ModuleCall) or not operator.buffers:
+        return HOLDS
+    args, kwargs = subject.inputs.detached().fill()
+    keys = operator.named_in(kwargs)
+    state = operator.taken_from(kwargs)
+    operator.with_state(state, args, kwargs)
+    for name in sorted(operator.buffers & keys.keys()):
+        was, here, there = before[keys[name]], state[name], other[keys[name]]
+        if torch.equal(here, was) or torch.equal(there, was) or not has_derivative(was):
+            continue
+        if off_by(subject, vector([here]), vector([there])):
+            return fails(f"reference: {name} is not that of {target} after the call", "both calls change it")
+    return HOLDS
 
 
 def _have_equal_positions(got: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:

@@ -57,11 +57,11 @@ BY_WAY: dict[Way, Callable[[Sample, Scope], Iterator[Derived]]] = {
 """The function that varies samples in each way. Not in the table: "sum", see `lengthened`, `enlarged` and
 low_precision_grad.
 """
-UNMEANT = 'if such arguments are not meant, let the operator refuse them, or leave "{}" out of vary'
+UNMEANT = 'if such arguments are not meant, let the operator refuse them, or write vary = ["-{}"]'
 REMEDIES: dict[Way, str] = {
     **{way: UNMEANT.format(way) for way in ("size", "empty", "rank", "broadcast", "keyword")},
     "value": "if such numbers are not meant, write low, high or exclude in the sample",
-    "mask": 'if the tensor is not a mask, leave "mask" out of vary',
+    "mask": 'if the tensor is not a mask, write vary = ["-mask"]',
 }
 """What to write if an operator is not meant for the samples of a way that have no remedy of their own."""
 LARGE = 300.0

@@ -153,17 +153,41 @@ def _in_words(sizes: Mapping[int, int]) -> str:
 
 
 def _of_other_lengths(sample: Sample) -> Iterator[Derived]:
-    """Yield samples with a tensor more in a list of tensors, one like the last, and with the first tensor alone."""
-    for name, value in (*enumerate(sample.args), *sample.kwargs.items()):
-        items = value.tuple if isinstance(value, TupleValue) else value
-        if not isinstance(items, list) or len(items) < 2 or not all(isinstance(item, Tensor) for item in items):
-            continue
-        for several in ([*items, items[-1]], items[:1]):
-            other = TupleValue(tuple=several) if isinstance(value, TupleValue) else several
-            args = tuple(other if index == name else own for index, own in enumerate(sample.args))
-            kwargs = {key: other if key == name else own for key, own in sample.kwargs.items()}
-            what = f"{counted(len(several), 'tensor')} in {name}"
-            yield Derived(what, replace(sample, args=args, kwargs=kwargs, grad_outputs=None))
+    """Yield samples with a tensor more in lists of tensors, one like the last, and with the first tensor alone.
+
+    Lists of one length change together, as parameters and their gradients do; if this is refused, one at a time.
+    """
+    parts: dict[int | str, Any] = dict(enumerate(sample.args)) | dict(sample.kwargs)
+    lists: dict[int, list[int | str]] = {}
+    for name, value in parts.items():
+        items = _items(value)
+        if len(items) > 1 and all(isinstance(item, Tensor) for item in items):
+            lists.setdefault(len(items), []).append(name)
+    for length, names in lists.items():
+        for other in (length + 1, 1):
+            alone = [_of_length(sample, {name: parts[name]}, other) for name in names if len(names) > 1]
+            together = _of_length(sample, {name: parts[name] for name in names}, other)
+            yield replace(together, apart=partial(iter, alone))
+
+
+def _items(value: Any) -> list[Any]:
+    items = value.tuple if isinstance(value, TupleValue) else value
+    return items if isinstance(items, list) else []
+
+
+def _of_length(sample: Sample, lists: Mapping[int | str, Any], length: int) -> Derived:
+    """Return a sample with a number of tensors in some lists: one more, or fewer. The keys are the arguments."""
+
+    def changed(value: Any) -> Any:
+        items = _items(value)
+        several = [*items, items[-1]][:length]
+        return TupleValue(tuple=several) if isinstance(value, TupleValue) else several
+
+    new = {name: changed(value) for name, value in lists.items()}
+    args = tuple(new.get(index, own) for index, own in enumerate(sample.args))
+    kwargs = {key: new.get(key, own) for key, own in sample.kwargs.items()}
+    what = f"{counted(length, 'tensor')} in {', '.join(map(str, lists))}"
+    return Derived(what, replace(sample, args=args, kwargs=kwargs, grad_outputs=None))
 
 
 def _oblong(sample: Sample, symbol: int) -> Iterator[Derived]:
@@ -316,7 +340,7 @@ def by_broadcast(sample: Sample, scope: Scope) -> Iterator[Derived]:
     """Yield samples with one dim of one tensor reduced to size 1, if there are several tensors.
 
     Then yield one where the first dim of a tensor and the last dim of another are: both are broadcast, as a column and
-    a row are.
+    a row are. Last, a size that several tensors have is larger by one in the last of them.
     """
     wide = [(number, one) for number, one in _several(sample) if one.numel]
     for number, recipe in wide:
@@ -328,6 +352,11 @@ def by_broadcast(sample: Sample, scope: Scope) -> Iterator[Derived]:
         last = len(column.sizes) - 1
         what = f"dim 0 of tensor {number} -> 1, dim {last} of tensor {other} -> 1"
         yield Derived(what, _with_dim(_with_dim(sample, row, 0, 1), column, last, 1))
+    for symbol in sorted(symbols(sample)):  # sizes may be equal by chance only
+        for number, recipe in [(number, one) for number, one in wide if symbol in one.sizes][1:][-1:]:
+            dim = recipe.sizes.index(symbol)
+            what = f"size {symbol} -> {symbol + 1} in dim {dim} of tensor {number}"
+            yield Derived(what, _with_dim(sample, recipe, dim, symbol + 1))
 
 
 def _with_dim(sample: Sample, recipe: Tensor, dim: int, size: int) -> Sample:

@@ -28,7 +28,7 @@ REPEATED = 33
 """The minimum length to which tensors of integers are repeated."""
 SMALLER = {LARGE: 30.0, -LARGE: -30.0}
 """The number to fill a tensor with if a large number is inconclusive, as when the outputs are too large."""
-REMEDY = 'if such integers, as of equal indices, are not meant, leave "integer" out of vary'
+REMEDY = 'if such integers, as of equal indices, are not meant, write vary = ["-integer"]'
 BOOLEAN = ("true", True), ("false", False)
 ADDITIVE = ("0", 0.0), ("-inf", -inf)
 """The elements of a mask that keep a value and that mask it, each as text and as a value."""
