@@ -103,8 +103,8 @@ class Author:
         there = [f"{file} has {counted(count, 'operator')} of {self.target} already" for file, count in had.items()]
         wanted = [name for name, why in all_names.items() if not why and name not in known]
         if not wanted:
-            why = [*there, *self._left_out()] or [f"{self.target} has no operators", *modules_in(self.target)]
-            raise nothing_to_draft(why)
+            why = [*there, *self._left_out()] or [f"{self.target} has no operators"]
+            raise nothing_to_draft(why if there else [*why, *modules_in(self.target)])
         self.say(*there)
         return wanted
 

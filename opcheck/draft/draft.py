@@ -93,6 +93,8 @@ class Draft:
     """The dtypes that work in each pass in addition to the default ones, unless a later case refuses them."""
     device: str = ""
     """The only device of the spec, if the CPU refuses the operator; else empty."""
+    is_conclusive: bool = True
+    """Whether the gradients at any sample are conclusive, see `Accepted`."""
     settled: set[str] = field(default_factory=set)
     """The keys of `supports` that were taken back and then claimed again. They stay claimed, even if checks fail."""
 
@@ -108,6 +110,7 @@ class Draft:
         """Return the draft that follows from successful calls of an operator. out: whether it has a parameter `out`."""
         draft = cls(name, [one.sample for one in tries], module, list(variants))
         draft.reseed = any(one.random for one in tries)
+        draft.is_conclusive = any(one.is_conclusive for one in tries)
         draft.inplace = next((one.inplace for one in tries if one.inplace), False)
         if not out:
             draft.supports["out"] = (False, "no such parameter")
@@ -198,6 +201,8 @@ class Draft:
         if not isinstance(self.backward, bool):
             places = ", ".join(f"argument {one}" if isinstance(one, int) else one for one in self.backward)
             yield f"has gradients of {places} only: {CUT}"
+        if not self.is_conclusive:
+            yield "has gradients of 0, or infinite ones, at these samples, which show little: give others by --args"
         if self.inplace:
             listed = self.inplace if isinstance(self.inplace, tuple) else ["its first argument"]
             yield f"changes {', '.join(listed)}: inplace = {render(self.inplace)}"

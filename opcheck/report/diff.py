@@ -153,7 +153,8 @@ def _kind(old: Outcome | None, new: Outcome | None, slower: float | None) -> str
     if new.is_bad:
         if not old.is_bad:
             return "newly failing"
-        return "" if (old.outcome, _reason(old)) == (new.outcome, _reason(new)) else "failing otherwise"
+        is_same = old.outcome == new.outcome and (new.outcome == "blocked" or _reason(old) == _reason(new))
+        return "" if is_same else "failing otherwise"
     if new.outcome == "skipped":
         return "" if old.outcome == "skipped" else "newly skipped"
     if old.outcome == "skipped":

@@ -156,6 +156,14 @@ def test_groups_stand_for_all_of_their_members():
     assert grouped(["float16", "bfloat16", "float32", "float64", "int8"]) == ["int8", "floating"]
 
 
+def test_samples_whose_gradients_show_nothing_are_named():
+    own = draft(tried(is_conclusive=False), tried(is_conclusive=False))
+    assert [*own.remarks()] == [
+        "has gradients of 0, or infinite ones, at these samples, which show little: give others by --args"
+    ]
+    assert not [*draft(tried(is_conclusive=False), tried()).remarks()]
+
+
 class TestWritten:
     def test_each_disclaimer_has_a_comment(self):
         own = draft(tried(random=True), variants=["method"])

@@ -81,6 +81,10 @@ class TestOutcomes:
         if kind:
             assert f"  a: not the same; {old} -> not the same; {new}" in found.lines()
 
+    def test_what_is_blocked_by_another_check_now_is_not_news(self):
+        old, new = (report(record("a", "blocked", reason=f"not judged, since {one} fails")) for one in ("x", "y"))
+        assert not diff(old, new).changes
+
     def test_every_pair_of_outcomes_has_its_kind(self):
         pairs = {(old, new): changed(old, new)[0] for old in OUTCOMES for new in OUTCOMES if old != new}
         assert {*pairs.values()} <= {*KINDS}
