@@ -33,9 +33,9 @@ NotTested = Literal["refused", "alias", "not called", "too large", "slow", "inco
 """Why the derivatives at a sample are not tested.
 
 refused: the operator or one of its twins (see `_twins`) raises. alias: torch.library raises since the operator returns
-one of its inputs. not called: no twin can validate the sample.
-too large: the sample or its outputs have too many elements, or it has more than `MANY` outputs. slow: the call took
-longer than `SLOW`. inconclusive: for example, outputs exceed `HUGE`.
+one of its inputs. not called: no twin can validate the sample. too large: the sample or its outputs have too many
+elements, or it has more than `MANY` outputs. slow: the call took longer than `SLOW`. inconclusive: for example,
+outputs exceed `HUGE`.
 """
 LARGE: tuple[NotTested, ...] = ("inconclusive", "too large")
 """The reasons for which smaller samples are tried instead."""
@@ -169,7 +169,7 @@ class Attempt:
 
     @property
     def has_values(self) -> bool:
-        """Whether values can be compared, as those of a reference: also if they are too large for differences."""
+        """Whether values can be compared, as with those of a reference, even if they are too large for differences."""
         return self.answer in (None, "inconclusive")
 
 

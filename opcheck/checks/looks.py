@@ -190,9 +190,8 @@ def _compared(subject: Subject, point: Point, memories: Sequence[str], claims: S
         comparison = tried(partial(Comparison, along, mode, numbers))
         if isinstance(comparison, Exception):
             if isinstance(tried(partial(along.numerical, numbers.eps)), Exception):
-                return Look(
-                    "inconclusive"
-                )  # the operator refuses numbers nearby, or its outputs have other shapes there
+                # The operator refuses numbers nearby, or its outputs have other shapes there.
+                return Look("inconclusive")
             if mode == "forward":
                 return _refused("forward mode", comparison)
             raise comparison

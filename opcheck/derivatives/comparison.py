@@ -69,6 +69,11 @@ class Comparison:
         self.slopes = point.numerical(numbers.eps)
         """The products with the directions by finite differences."""
 
+    @property
+    def is_projected(self) -> bool:
+        """Whether each compared entry is a sum of many entries of the Jacobian."""
+        return self.directions.extent == "projected"
+
     @cached_property
     def analytical(self) -> Tensor:
         """The matrix to compare, by automatic differentiation."""
@@ -330,11 +335,7 @@ class Comparison:
         if self.numbers.atol > default or bool(((self.excess > 0) & ~self.at_kink).any()):
             return torch.zeros_like(self.at_kink)  # else the comparison fails anyway, and further steps take many calls
         # A small sum of many entries is the difference of large numbers.
-        size = (
-            torch.full_like(self.numerical, self.largest)
-            if self.directions.extent == "projected"
-            else self.size(self.numerical)
-        )
+        size = torch.full_like(self.numerical, self.largest) if self.is_projected else self.size(self.numerical)
         admitted = size * self.numbers.rtol + ROUNDED * unit * self.largest + self._least
         return self._exceeds(admitted, self._far) & (self.excess == 0)
 
@@ -448,8 +449,6 @@ class Comparison:
         off = (derivative.predicted - derivative.ordinary).abs()
         rows = derivative.jacobian if self.mode == "reverse" else derivative.jacobian.T
         mix = self.directions.mix(len(rows)).abs()
-        lengths = (
-            self.directions.of(self.mode).norm(dim=1) if self.directions.extent == "projected" else torch.ones_like(mix)
-        )
+        lengths = self.directions.of(self.mode).norm(dim=1) if self.is_projected else torch.ones_like(mix)
         bound = self.numbers.atol * float(mix @ lengths) + self.numbers.rtol * (mix @ rows.abs())
         return float(off.max()) if bool((beyond_bound(off, bound) > 0).any()) else 0.0

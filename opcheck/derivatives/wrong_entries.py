@@ -58,7 +58,7 @@ def explain(entries: Comparison) -> Disagreement | None:
         return _at_kink(entries)
     if isinstance(entries.directions, Colors):
         return _of_slices(entries, entries.directions)
-    return _of_products(entries) if entries.directions.extent == "projected" else _of_whole(entries)
+    return _of_products(entries) if entries.is_projected else _of_whole(entries)
 
 
 def _undefined(entries: Comparison) -> Disagreement | None:

@@ -77,6 +77,7 @@ def _of_state(subject: Subject, other: Mapping[str, Any], target: str) -> Verdic
     args, kwargs = subject.inputs.detached().fill()
     keys = operator.named_in(kwargs)
     state = operator.taken_from(kwargs)
+    subject.function.reseed()
     operator.with_state(state, args, kwargs)
     for name in sorted(operator.buffers & keys.keys()):
         was, here, there = before[keys[name]], state[name], other[keys[name]]
