@@ -706,6 +706,17 @@ def test_values_that_only_a_reference_shows(tmp_path, wrong, right, samples, wha
     assert outcome_of(tmp_path, right, "float64", samples, keys).outcome == "passed"
 
 
+@pytest.mark.parametrize("derive", ["standard", "thorough"])
+def test_numbers_are_special_beside_excluded_kinks(tmp_path, derive):
+    samples = "samples = [{ args = [{ shape = [4], exclude = [1, -1, 0] }] }]"
+    wrong, right = (
+        outcome_of(tmp_path, name, "float64", samples, NO_FORWARD, derive) for name in ("huber_of_slope_one", "huber")
+    )
+    assert right.outcome == "passed", right.message
+    assert wrong.outcome == "failed"
+    assert "delta = 3.0" in wrong.message.split("add this sample: ")[1]
+
+
 def test_lists_of_one_length_change_one_at_a_time_where_that_is_accepted(tmp_path):
     keys = "reference = { target = 'operators.varied.sums_of_pairs', differentiable = true }"
     found = outcome_of(tmp_path, "sums_of_pairs", "float64", PAIRS_OF_LISTS, keys)

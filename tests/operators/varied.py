@@ -1279,3 +1279,26 @@ for _own in (kept, kept_apart):
         lambda ctx, v: (v * (1 + ctx.p), None), setup_context=lambda ctx, inputs, output: setattr(ctx, "p", inputs[1])
     )
     _own.register_fake(lambda x, p: torch.empty_like(x))
+
+
+class Huber(torch.autograd.Function):
+    """x² / 2, and beyond a distance d from 0 a line of slope d."""
+
+    @staticmethod
+    def forward(ctx, x, d, slope):
+        ctx.save_for_backward(x)
+        ctx.d, ctx.slope = d, slope
+        return torch.where(x.abs() <= d, x * x / 2, d * (x.abs() - d / 2))
+
+    @staticmethod
+    def backward(ctx, v):
+        (x,) = ctx.saved_tensors
+        return v * torch.where(x.abs() <= ctx.d, x, ctx.slope * x.sign()), None, None
+
+
+def huber(x, delta=1.0):
+    return Huber.apply(x, delta, delta)
+
+
+def huber_of_slope_one(x, delta=1.0):
+    return Huber.apply(x, delta, 1.0)

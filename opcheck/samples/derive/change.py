@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
-from opcheck.spec.recipe import Tensor
+from opcheck.spec.recipe import MARGIN, Tensor
 from opcheck.spec.values import mapped
 
 FEWER = (1, 17, 1031)
@@ -114,6 +114,16 @@ def is_integer(recipe: Tensor) -> bool:
     return name is not None and (name == "integer" or name.startswith(("int", "uint")))
 
 
-def is_free(recipe: Tensor) -> bool:
-    """Return whether a recipe is strided, has the dtype of the case and does not specify its numbers."""
-    return recipe.layout == "strided" and recipe.dtype is None and not recipe.model_fields_set & STATED
+def is_free(recipe: Tensor, besides: Set[str] = frozenset()) -> bool:
+    """Return whether a recipe is strided, has the dtype of the case and does not specify its numbers.
+
+    besides: keys that it may have nevertheless.
+    """
+    stated = recipe.model_fields_set & STATED - besides
+    return recipe.layout == "strided" and recipe.dtype is None and not stated
+
+
+def is_allowed(number: float, exclude: float | tuple[float, ...] | None) -> bool:
+    """Return whether a number keeps the distance `MARGIN` from the excluded points."""
+    points = exclude if isinstance(exclude, tuple) else () if exclude is None else (exclude,)
+    return all(abs(number - point) >= MARGIN for point in points)

@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from opcheck.samples.derive.change import Derived, Scope, changed, is_free, is_integer, updated, with_one
+from opcheck.samples.derive.change import Derived, Scope, changed, is_allowed, is_free, is_integer, updated, with_one
 from opcheck.spec.library import Sample
 from opcheck.spec.recipe import Tensor
 
@@ -54,9 +54,10 @@ def by_value(sample: Sample, scope: Scope) -> Iterator[Derived]:
 def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
     """Return a sample with special elements in all tensors that are large enough; None if there is none.
 
-    They are at different places, except for `COMMON`.
+    They are at different places, except for `COMMON`. Excluded numbers are left out.
     """
-    wide = [(number, recipe) for number, recipe in _free(sample) if recipe.numel > 1]
+    every = enumerate(sample.tensors)
+    wide = [(number, recipe) for number, recipe in every if is_free(recipe, besides={"exclude"}) and recipe.numel > 1]
     if not wide:
         return None
     turns = {id(recipe): number % len(ELEMENTS) for number, recipe in wide}
@@ -65,7 +66,8 @@ def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
         turn = turns.get(id(recipe))
         if turn is None:
             return recipe
-        return updated(recipe, contains=(*ELEMENTS[turn:], *ELEMENTS[:turn], COMMON)[: recipe.numel])
+        elements = [one for one in (*ELEMENTS[turn:], *ELEMENTS[:turn], COMMON) if is_allowed(one, recipe.exclude)]
+        return updated(recipe, contains=tuple(elements[: recipe.numel]))
 
     alone = partial(_with_elements, sample, [] if scope.is_thorough else wide, scope)  # thorough: by_value yields them
     return Derived(f"elements {', '.join(f'{one:g}' for one in ELEMENTS)}", changed(sample, contained), alone, alone)
@@ -80,7 +82,8 @@ def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Sc
     """Yield samples with one special element in one tensor, unless a sample with the tensor filled is the same."""
     elements, filled = (NUMBERS, NUMBERS) if scope.is_thorough else (ELEMENTS, FEW_NUMBERS)
     for number, recipe in free:
-        for value in [one for one in elements if recipe.numel > 1 or one not in filled]:
+        allowed = [one for one in elements if is_allowed(one, recipe.exclude)]
+        for value in [one for one in allowed if recipe.numel > 1 or one not in filled]:
             yield Derived(f"an element of tensor {number} = {value:g}", with_one(sample, recipe, contains=(value,)))
 
 
