@@ -84,3 +84,8 @@ def test_mistakes_are_answered_by_what_was_meant(cli, project):
 
 def test_only_the_module_is_required(cli):
     assert cli("coverage").err.endswith("error: the following arguments are required: MODULE\n")
+
+
+def test_no_time_limit_leaves_the_time_for_a_guess(cli, project):
+    limited, unlimited = (asked(cli, project, "covered", *words) for words in ([], ["--timeout=0"]))
+    assert unlimited.out == limited.out
