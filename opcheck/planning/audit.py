@@ -29,9 +29,8 @@ def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
     for operator in library:
         problems += [operator.problem(*mistake) for mistake in operator.unknown_arguments()]
         problems += [*_of_cases(operator, known), *_of_tags(operator, known), *_of_tolerances(operator, known)]
-    shared: dict[
-        tuple[str, KeyPath], tuple[Expect, list[Operator]]
-    ] = {}  # by several operators, if it is in the defaults
+    # An expectation belongs to several operators if it is in the defaults.
+    shared: dict[tuple[str, KeyPath], tuple[Expect, list[Operator]]] = {}
     for operator in library:
         for expect in operator.spec.expect:
             shared.setdefault(expect.origin, (expect, []))[1].append(operator)
