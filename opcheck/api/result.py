@@ -10,6 +10,11 @@ from opcheck.report.causes import failures_by_cause
 from opcheck.running.outcome import KINDS, Outcome
 from opcheck.text import printable, shortened
 
+RESEED = "reseed = true"
+OF_RESEED = (
+    f"{RESEED} is a key of specs, which opcheck.check does not have: write a spec, or let a wrapper call "
+    "torch.manual_seed(0) under torch.random.fork_rng()"
+)
 HELD = ("passed", "xfailed")
 """Outcomes that are not failures. xfailed is a failure that a device profile expects."""
 
@@ -71,7 +76,9 @@ class CheckReport:
 
     def failure(self) -> str:
         """Return the message of a `CheckError`: a count, and one failure for each cause."""
-        return "\n\n".join([printable(f"{self.name}: {self._counts()}"), *self._messages()])
+        messages = [*self._messages()]
+        hint = [OF_RESEED] if any(RESEED in message for message in messages) else []
+        return "\n\n".join([printable(f"{self.name}: {self._counts()}"), *messages, *hint])
 
     def _messages(self) -> Iterator[str]:
         """Yield the message of one failure for each cause, with the names of the others, and those of skipped cases."""

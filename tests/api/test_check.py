@@ -454,6 +454,18 @@ class TestProcess:
             opcheck.check(spoiling.no_gradients_from_now_on, real(2), checks="backward")
         assert torch.is_grad_enabled()
 
+    def test_a_random_function_is_seeded_by_a_wrapper(self):
+        dropout = torch.nn.functional.dropout
+
+        def seeded(x):
+            with torch.random.fork_rng():
+                torch.manual_seed(0)
+                return dropout(x)
+
+        with pytest.raises(opcheck.CheckError, match="let a wrapper call torch[.]manual_seed.* under torch[.]random"):
+            opcheck.check(dropout, real(3), checks="backward")
+        assert opcheck.check(seeded, real(3), checks=["backward", "purity", "nondeterminism"]).passed
+
     def test_settings_and_random_numbers_are_as_before(self):
         torch.manual_seed(3)
         expected = torch.rand(2)
