@@ -462,7 +462,7 @@ class TestProcess:
                 torch.manual_seed(0)
                 return dropout(x)
 
-        with pytest.raises(opcheck.CheckError, match="let a wrapper call torch[.]manual_seed.* under torch[.]random"):
+        with pytest.raises(opcheck.CheckError, match=r"let a wrapper call torch[.]manual_seed.* under torch[.]random"):
             opcheck.check(dropout, real(3), checks="backward")
         assert opcheck.check(seeded, real(3), checks=["backward", "purity", "nondeterminism"]).passed
 
