@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from opcheck.derivatives.diagnosis import RESEED
 from opcheck.report.causes import failures_by_cause
 from opcheck.running.outcome import KINDS, Outcome
 from opcheck.text import printable, shortened
 
-RESEED = "reseed = true"
 OF_RESEED = (
-    f"{RESEED} is a key of specs, which opcheck.check does not have: write a spec, or let a wrapper call "
+    "reseed = true is a key of specs, which opcheck.check does not have: write a spec, or let a wrapper call "
     "torch.manual_seed(0) under torch.random.fork_rng()"
 )
 HELD = ("passed", "xfailed")
@@ -77,7 +77,7 @@ class CheckReport:
     def failure(self) -> str:
         """Return the message of a `CheckError`: a count, and one failure for each cause."""
         messages = [*self._messages()]
-        hint = [OF_RESEED] if any(RESEED in message for message in messages) else []
+        hint = [OF_RESEED] if any(RESEED[True] in message for message in messages) else []
         return "\n\n".join([printable(f"{self.name}: {self._counts()}"), *messages, *hint])
 
     def _messages(self) -> Iterator[str]:

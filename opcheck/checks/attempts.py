@@ -28,6 +28,7 @@ from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.dtypes import real_of
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
+from opcheck.text import message_of
 
 NotTested = Literal["refused", "alias", "not called", "too large", "slow", "inconclusive"]
 """Why the derivatives at a sample are not tested.
@@ -180,7 +181,7 @@ def attempt(context: Context, written: Sample, sample: Sample) -> Attempt:
     except TooLarge:
         return Attempt(written, "too large")
     if isinstance(one, Exception):
-        return Attempt(written, "alias" if RETURNS_AN_INPUT in str(one) else "refused")
+        return Attempt(written, "alias" if RETURNS_AN_INPUT in message_of(one) else "refused")
     return one
 
 

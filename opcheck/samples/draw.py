@@ -9,7 +9,7 @@ from math import ceil
 import torch
 from torch.testing import make_tensor
 
-from opcheck.spec.recipe import MARGIN, Tensor
+from opcheck.spec.recipe import MARGIN, Tensor, points_of
 
 SPREAD = 2.0
 """The default bounds are -SPREAD and SPREAD: large enough for every regime, small enough for exp and tan."""
@@ -106,9 +106,7 @@ def _bounds(recipe: Tensor, dtype: torch.dtype) -> tuple[float, float]:
 
 def _points(recipe: Tensor, low: float, high: float, dtype: torch.dtype) -> tuple[float, ...]:
     """Return the points to avoid; no points if they exclude all integers between the bounds."""
-    if recipe.exclude is None:
-        return ()
-    points = recipe.exclude if isinstance(recipe.exclude, tuple) else (recipe.exclude,)
+    points = points_of(recipe.exclude)
     few = not _is_number(dtype) and high - low <= len(points)
     return () if few and set(range(int(low), int(high))) <= set(points) else points
 

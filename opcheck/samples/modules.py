@@ -127,6 +127,21 @@ class ModuleCall:
 
 
 @contextmanager
+def buffers_at_the_end(module: Module) -> Iterator[dict[str, Tensor]]:
+    """Yield a dict to be filled with a module's buffers when forward returns, whether changed in place or replaced."""
+    buffers: dict[str, Tensor] = {}
+
+    def look(part: Module, args: Any, result: Any) -> None:
+        buffers.update(part.named_buffers())
+
+    handle = module.register_forward_hook(look)
+    try:
+        yield buffers
+    finally:
+        handle.remove()
+
+
+@contextmanager
 def evaluating(module: Module) -> Iterator[None]:
     """Set a module and its submodules to evaluation mode. Restore the mode of each at the end."""
     modes = [(part, part.training) for part in module.modules()]

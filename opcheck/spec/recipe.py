@@ -80,6 +80,11 @@ def _are_booleans(values: Any) -> bool:
     return bool(values) and all(map(_are_booleans, values)) if isinstance(values, tuple) else isinstance(values, bool)
 
 
+def points_of(exclude: float | tuple[float, ...] | None) -> tuple[float, ...]:
+    """Return the points that the key `exclude` names: one, several or none."""
+    return exclude if isinstance(exclude, tuple) else () if exclude is None else (exclude,)
+
+
 def check_bounds(low: float | None, high: float | None, exclude: float | tuple[float, ...] | None) -> None:
     """Raise the mistake if there is no number between two bounds, or none that is far enough from the excluded points.
 
@@ -90,7 +95,7 @@ def check_bounds(low: float | None, high: float | None, exclude: float | tuple[f
     if low >= high:
         raise refuse(f"low = {low:g} is not below high = {high:g}")
     first = low  # the lowest number that may be far enough from the points so far
-    for point in sorted(exclude if isinstance(exclude, tuple) else () if exclude is None else (exclude,)):
+    for point in sorted(points_of(exclude)):
         if first < point - MARGIN:
             return
         first = max(first, point + MARGIN)

@@ -98,19 +98,4 @@ def hidden_nan(x):
     return torch.where(x > 0.5, torch.sqrt(x - 0.5), 0 * x)
 
 
-class SqrtOfWrongSign(torch.autograd.Function):
-    """The square root, with the negative gradient."""
-
-    @staticmethod
-    def forward(ctx, x):
-        y = x.sqrt()
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx, v):
-        (y,) = ctx.saved_tensors
-        return -v / (2 * y.conj())
-
-
-sqrt_of_wrong_sign = SqrtOfWrongSign.apply
+sqrt_of_wrong_sign = function(torch.sqrt, lambda x, v: -v / (2 * x.sqrt().conj()))

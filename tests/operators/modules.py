@@ -491,3 +491,13 @@ class BatchNormOfBiasedVariance(BatchNorm):
     """Its running variance is that of the batch, which is too small."""
 
     unbiased = False
+
+
+class BatchNormThatReplacesItsVariance(BatchNorm):
+    """It assigns a new tensor to the buffer, of twice the variance."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        result = super().forward(x)
+        if self.training:
+            self.running_var = 2 * self.running_var
+        return result

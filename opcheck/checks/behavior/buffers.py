@@ -6,12 +6,9 @@ It may be called again before the backward pass of the first call.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Module
 
 from opcheck.checks.calls import Call, copies, ordinary
 from opcheck.checks.per_sample import PerSample
@@ -19,7 +16,7 @@ from opcheck.checks.relations import off_by
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, fails, inapplicable
 from opcheck.derivatives import tried
-from opcheck.samples.modules import ModuleCall, evaluating
+from opcheck.samples.modules import ModuleCall, buffers_at_the_end, evaluating
 from opcheck.samples.watched import Watched
 from opcheck.text import one_line
 
@@ -39,7 +36,7 @@ def _in_evaluation(subject: Subject, call: ModuleCall) -> Verdict:
     args, kwargs = subject.inputs.fill(leaves)
     keys = {name: key for name, key in call.named_in(kwargs).items() if name in call.buffers}
     watched = {name: Watched.of(name, kwargs[key]) for name, key in keys.items()}
-    with evaluating(call.module), _buffers_at_the_end(call.module) as after:
+    with evaluating(call.module), buffers_at_the_end(call.module) as after:
         result = tried(lambda: subject.function.called(args, kwargs))
     if isinstance(result, Exception):
         return inapplicable(f"the module refuses the sample in evaluation mode: {one_line(result)}")
@@ -61,7 +58,7 @@ def _without_graphs(subject: Subject, call: ModuleCall) -> Verdict:
     Each call would extend a graph that is kept in a buffer.
     """
     args, kwargs = subject.context.realize(subject.sample).fill()  # new tensors, since forward may write to its buffers
-    with torch.enable_grad(), _buffers_at_the_end(call.module) as after:
+    with torch.enable_grad(), buffers_at_the_end(call.module) as after:
         tried(lambda: subject.function.called(args, kwargs))  # if it raises, another check reports it
     kept = next((name for name, buffer in after.items() if buffer.requires_grad), "")
     what = f"buffers: forward leaves a graph in {kept}, which the next call extends"
@@ -93,21 +90,6 @@ def _called_again(subject: Subject, call: ModuleCall) -> Verdict:
 
 
 KEEP = "forward changes what backward needs in place: assign a new tensor to the buffer, or let backward use a copy"
-
-
-@contextmanager
-def _buffers_at_the_end(module: Module) -> Iterator[dict[str, Tensor]]:
-    """Yield a dict to be filled with a module's buffers when forward returns, whether changed in place or replaced."""
-    buffers: dict[str, Tensor] = {}
-
-    def look(part: Module, args: Any, result: Any) -> None:
-        buffers.update(part.named_buffers())
-
-    handle = module.register_forward_hook(look)
-    try:
-        yield buffers
-    finally:
-        handle.remove()
 
 
 check = PerSample(judge, derivative=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from opcheck.derivatives.autodiff import Tensors
 from opcheck.derivatives.coordinates import vector
 from opcheck.derivatives.rounding import Moved, mismatch
 from opcheck.samples.derive.alike import has_same_pattern
-from opcheck.samples.modules import ModuleCall
+from opcheck.samples.modules import ModuleCall, buffers_at_the_end
 from opcheck.samples.results import has_derivative, leaves_of, named, names_among
 from opcheck.spec.dtypes import HALF, double_of
 from opcheck.text import class_of, one_line
@@ -53,35 +54,36 @@ def judge(subject: Subject, up_to_rounding: bool = False) -> Verdict:
         kind = "None" if returned is None else class_of(returned)
         title = f"reference: {reference.target} returned {kind}; expected tensors, arrays or numbers"
         return cannot(title, WHOSE_FAULT)
-    paths, got = zip(*named(_result(subject)), strict=True)
+    operator = subject.function.operator
+    watched: AbstractContextManager[dict[str, Tensor]] = nullcontext({})
+    if isinstance(operator, ModuleCall):
+        watched = buffers_at_the_end(operator.module)
+    with watched as buffers:
+        paths, got = zip(*named(_result(subject)), strict=True)
     values = [tensor.cpu() for tensor in got]
     has_shapes = [one.shape for one in values] == [other.shape for other in expected]
     may_be_rounded = up_to_rounding and has_shapes and _have_equal_positions(values, expected)
     if may_be_rounded and not off_by(subject, vector(values), vector(expected)):
-        return _of_state(subject, kwargs, reference.target)
+        return _of_state(subject, buffers, kwargs, reference.target)
     verdict = agree(subject, values, expected, reference.target, names=names_among(paths), same_arithmetic=False)
     if verdict.passed or (has_shapes and _are_exact(subject, got)):
-        return _of_state(subject, kwargs, reference.target)
+        return _of_state(subject, buffers, kwargs, reference.target)
     may_be_of_ties = up_to_rounding and any(map(_is_whole, values)) and any(map(_has_ties, subject.leaves))
     return replace(verdict, detail=f"{verdict.detail}\n{OF_TIES}") if may_be_of_ties else verdict
 
 
-def _of_state(subject: Subject, other: Mapping[str, Any], target: str) -> Verdict:
+def _of_state(subject: Subject, own: Mapping[str, Tensor], other: Mapping[str, Any], target: str) -> Verdict:
     """Compare the buffers that both a module and its reference change, such as running statistics.
 
-    other: the keyword arguments of the reference, after the call.
+    own: the buffers after the call of the module. other: the keyword arguments of the reference, after its call.
     """
     operator, before = subject.function.operator, subject.inputs.kwargs
-    if not isinstance(operator, ModuleCall) or not operator.buffers:
-        return HOLDS
-    args, kwargs = subject.inputs.detached().fill()
-    keys = operator.named_in(kwargs)
-    state = operator.taken_from(kwargs)
-    subject.function.reseed()
-    operator.with_state(state, args, kwargs)
-    for name in sorted(operator.buffers & keys.keys()):
-        was, here, there = before[keys[name]], state[name], other[keys[name]]
-        if torch.equal(here, was) or torch.equal(there, was) or not has_derivative(was):
+    keys = operator.named_in(before) if isinstance(operator, ModuleCall) else {}
+    for name, here in own.items():
+        if name not in keys or not has_derivative(here):
+            continue
+        was, there = before[keys[name]], other[keys[name]]
+        if torch.equal(here, was) or torch.equal(there, was):
             continue
         if off_by(subject, vector([here]), vector([there])):
             return fails(f"reference: {name} is not that of {target} after the call", "both calls change it")

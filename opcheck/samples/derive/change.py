@@ -9,7 +9,7 @@ from typing import Any
 
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
-from opcheck.spec.recipe import MARGIN, Tensor
+from opcheck.spec.recipe import MARGIN, Tensor, points_of
 from opcheck.spec.values import mapped
 
 FEWER = (1, 17, 1031)
@@ -123,7 +123,6 @@ def is_free(recipe: Tensor, besides: Set[str] = frozenset()) -> bool:
     return recipe.layout == "strided" and recipe.dtype is None and not stated
 
 
-def is_allowed(number: float, exclude: float | tuple[float, ...] | None) -> bool:
-    """Return whether a number keeps the distance `MARGIN` from the excluded points."""
-    points = exclude if isinstance(exclude, tuple) else () if exclude is None else (exclude,)
-    return all(abs(number - point) >= MARGIN for point in points)
+def is_allowed(number: float, recipe: Tensor) -> bool:
+    """Return whether a number keeps the distance `MARGIN` from the points that a recipe excludes."""
+    return all(abs(number - point) >= MARGIN for point in points_of(recipe.exclude))

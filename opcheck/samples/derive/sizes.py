@@ -353,7 +353,9 @@ def by_broadcast(sample: Sample, scope: Scope) -> Iterator[Derived]:
         what = f"dim 0 of tensor {number} -> 1, dim {last} of tensor {other} -> 1"
         yield Derived(what, _with_dim(_with_dim(sample, row, 0, 1), column, last, 1))
     for symbol in sorted(symbols(sample)):  # sizes may be equal by chance only
-        for number, recipe in [(number, one) for number, one in wide if symbol in one.sizes][1:][-1:]:
+        having = [(number, one) for number, one in wide if symbol in one.sizes]
+        if len(having) > 1:
+            number, recipe = having[-1]
             dim = recipe.sizes.index(symbol)
             what = f"size {symbol} -> {symbol + 1} in dim {dim} of tensor {number}"
             yield Derived(what, _with_dim(sample, recipe, dim, symbol + 1))

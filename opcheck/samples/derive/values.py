@@ -66,7 +66,7 @@ def elements_of_all(sample: Sample, scope: Scope) -> Derived | None:
         turn = turns.get(id(recipe))
         if turn is None:
             return recipe
-        elements = [one for one in (*ELEMENTS[turn:], *ELEMENTS[:turn], COMMON) if is_allowed(one, recipe.exclude)]
+        elements = [one for one in (*ELEMENTS[turn:], *ELEMENTS[:turn], COMMON) if is_allowed(one, recipe)]
         return updated(recipe, contains=tuple(elements[: recipe.numel]))
 
     alone = partial(_with_elements, sample, [] if scope.is_thorough else wide, scope)  # thorough: by_value yields them
@@ -82,8 +82,9 @@ def _with_elements(sample: Sample, free: Sequence[tuple[int, Tensor]], scope: Sc
     """Yield samples with one special element in one tensor, unless a sample with the tensor filled is the same."""
     elements, filled = (NUMBERS, NUMBERS) if scope.is_thorough else (ELEMENTS, FEW_NUMBERS)
     for number, recipe in free:
-        allowed = [one for one in elements if is_allowed(one, recipe.exclude)]
-        for value in [one for one in allowed if recipe.numel > 1 or one not in filled]:
+        for value in [one for one in elements if recipe.numel > 1 or one not in filled]:
+            if not is_allowed(value, recipe):
+                continue
             yield Derived(f"an element of tensor {number} = {value:g}", with_one(sample, recipe, contains=(value,)))
 
 
