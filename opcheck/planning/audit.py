@@ -16,7 +16,7 @@ from opcheck.spec.claims import Expect, Tolerances, When
 from opcheck.spec.device_profile import DeviceProfile
 from opcheck.spec.library import Library, Operator, names_of
 from opcheck.spec.positions import KeyPath
-from opcheck.spec.problems import Mistake, Problem, nearest, unknown
+from opcheck.spec.problems import Mistake, Problem, listing, nearest, unknown
 
 
 def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
@@ -29,6 +29,7 @@ def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
     for operator in library:
         problems += [operator.problem(*mistake) for mistake in operator.unknown_arguments()]
         problems += [*_of_cases(operator, known), *_of_tags(operator, known), *_of_tolerances(operator, known)]
+        problems += [operator.problem(*mistake) for mistake in _of_backward(operator)]
     # An expectation belongs to several operators if it is in the defaults.
     shared: dict[tuple[str, KeyPath], tuple[Expect, list[Operator]]] = {}
     for operator in library:
@@ -77,6 +78,28 @@ def _of_cases(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Prob
     if not any(_planned([operator, *operator.elsewhere], devices)):
         what = f"{operator.id} has no case on any device: nothing would be tested"
         yield operator.problem(("name",), what, "claims that leave a device, and a dtype that it has")
+
+
+def _of_backward(operator: Operator) -> Iterator[Mistake]:
+    """Yield a mistake for each entry of an operator's own `dtypes.backward` without a dtype of the forward pass.
+
+    On a device that has its own dtypes of the forward pass, some of the others may be left out, but not all.
+    """
+    for place, claims in operator.spec.claims.items():
+        path, listed, forward = (*place, "dtypes", "backward"), claims.dtypes.backward, claims.dtypes.forward_names()
+        written = operator.entry.place(path)
+        able = [*filter(dtypes.is_differentiable, forward)]
+        if not listed or written[0] == "defaults":
+            continue
+        if place and "per_device" not in written:  # taken from the operator
+            if set(claims.dtypes.backward_names()).isdisjoint(forward):
+                what = "the operator claims the backward pass in none of these dtypes: it would not be tested"
+                yield Mistake((*place, "dtypes", "forward"), what, "dtypes.backward for the device, too")
+            continue
+        for index, entry in enumerate(listed):
+            if not entry.startswith("-") and set(dtypes.expand((entry,))).isdisjoint(forward):
+                what = f"the backward pass in {entry} would not be tested: the forward pass is not claimed in it"
+                yield Mistake((*path, index), what, listing(able) if able else "a forward pass in it")
 
 
 def _of_tags(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Problem]:

@@ -99,7 +99,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def _refuse_unknown_names(plugin: Plugin) -> None:
     """Raise UsageError for unknown checks, dtypes and devices, for absent devices, and for specs that do not exist.
 
-    Otherwise, such names would silently select nothing, or test nothing.
+    Otherwise, such names would silently select nothing, or test nothing. Unknown operators and tags are refused after
+    collection, see sharding.py.
     """
     option = plugin.config.option
     requests_all = not plugin.named_paths and (plugin.config.getini("opcheck_specs") or plugin.is_used)

@@ -150,11 +150,11 @@ class Plugin:
 
     @cached_property
     def named_paths(self) -> list[Path]:
-        """The paths on the command line, except the current folder, its parents and the root, which mean all tests."""
+        """The paths on the command line, except the current folder and its parents, which mean all tests."""
         if self.config.args_source != pytest.Config.ArgsSource.ARGS:
             return []
         base = self.config.invocation_params.dir
-        return [path for path in self.requested if path not in (base, self.config.rootpath, *base.parents)]
+        return [path for path in self.requested if path not in (base, *base.parents)]
 
     @cached_property
     def devices(self) -> list[DeviceProfile]:
@@ -184,6 +184,14 @@ class Plugin:
     def selection(self) -> Selection:
         """The selection of cases by options."""
         return selected(self.config.option, self.settings, "opcheck_")
+
+    def unknown_operators(self) -> str:
+        """Return why options name operators or tags that no collected spec has; empty if they do not."""
+        if not self.described or not (self.selection.operators or self.selection.tags):
+            return ""
+        from opcheck.spec import Library
+
+        return "\n".join(self.selection.mistakes(Library(tuple(self.described.values()))))
 
     def narrowing(self) -> str:
         """Return what may leave cases out, as written: the options of the selection, and a setting of `derive`."""

@@ -46,12 +46,17 @@ class Sharding:
             plugin.config.pluginmanager.unregister(name="lfplugin-collwrapper")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    def pytest_collection_modifyitems(
+        self, session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+    ) -> Generator[None]:
         """Let other plugins select. Record the selected cases, keep those of the shard, and shuffle them.
 
         Other tests than cases are all kept, and keep their positions. Raises UsageError for a wrong -k or -m.
         """
         collected = cases_of(items)
+        unknown = "" if session.testsfailed else self.plugin.unknown_operators()
+        if unknown:
+            self._refuse(unknown, items)
         try:
             yield
         except pytest.UsageError as error:

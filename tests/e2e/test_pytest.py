@@ -176,6 +176,26 @@ class TestSelection:
             "below"
         ) in lines
 
+    @pytest.mark.parametrize(
+        ("options", "why"),
+        [
+            (["--opcheck-operator=demo.duble"], 'no operator matches "demo.duble"; did you mean "demo.double"?'),
+            (["--opcheck-tag=nope", "-n", "2"], 'unknown tag "nope"; expected quick'),
+        ],
+    )
+    def test_operators_and_tags_that_do_not_exist_are_told(self, plain_pytest, options, why):
+        run = plain_pytest("specs/good.toml", "tests", *options)
+        assert f"ERROR: {why}" in run.out.splitlines()
+        assert run.code == pytest.ExitCode.USAGE_ERROR
+
+    def test_a_project_below_is_collected_with_its_specs(self, project, plain_pytest):
+        """From a folder without settings, `pytest PROJECT` must not pass for the tests of the project alone."""
+        operator = '[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] }]\n'
+        project.write("other/pyproject.toml", '[tool.pytest.ini_options]\n[tool.opcheck]\nspecs = ["specs"]\n')
+        project.write("other/specs/sin.toml", operator)
+        project.write("other/test_own.py", "def test_own(): pass\n")
+        assert "::torch.sin::" in plain_pytest("other", "--collect-only", "-q").out
+
     def test_an_id_that_the_selection_leaves_out_is_told(self, plain_pytest):
         run = plain_pytest("specs/good.toml::demo.double::backward[cpu-float64]", "--opcheck-check=vmap")
         why = 'the selection (--opcheck-check vmap) leaves out "demo.double::backward[cpu-float64]"'

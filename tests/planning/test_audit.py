@@ -137,6 +137,44 @@ class TestAudit:
     def test_names_of_arguments_are_left_to_those_who_know_the_signature(self, audited: Audited) -> None:
         assert audited(HEAD + 'supports.backward = ["whatever"]') == []
 
+    @pytest.mark.parametrize(
+        ("dtypes", "entry", "expected"),
+        [
+            ('{ forward = ["float32"], backward = ["float64"] }', "float64", "float32"),
+            ('{ forward = ["single"], backward = ["float32", "half"] }', "half", "one of float32, complex64"),
+            ('{ forward = ["complex"], backward = ["floating"] }', "floating", "one of complex64, complex128"),
+            ('{ forward = ["integral"], backward = ["float64"] }', "float64", "a forward pass in it"),
+        ],
+    )
+    def test_a_backward_pass_without_a_forward_pass_is_refused(
+        self, audited: Audited, dtypes: str, entry: str, expected: str
+    ) -> None:
+        (line,) = audited(f"{HEAD}dtypes = {dtypes}\n")
+        column = len("dtypes = ") + dtypes.index(f'"{entry}"', dtypes.index("backward")) + 1
+        what = f"the backward pass in {entry} would not be tested: the forward pass is not claimed in it"
+        assert line == f"spec.toml:5:{column}: {what}; expected {expected}"
+
+    @pytest.mark.parametrize(
+        "dtypes",
+        [
+            '{ forward = ["integral"], backward = [] }',
+            '{ forward = ["float32", "uint8"], backward = ["floating", "-half"] }',
+            "['integral']",
+        ],
+    )
+    def test_groups_and_defaults_may_have_further_dtypes(self, audited: Audited, dtypes: str) -> None:
+        defaults = '[defaults]\ndtypes = { backward = ["float64"] }\n'
+        assert audited(f"{HEAD}dtypes = {dtypes}\n") == audited(f"{defaults}{HEAD}dtypes = {dtypes}\n") == []
+
+    def test_a_device_without_any_dtype_of_the_backward_pass_is_a_mistake(self, audited: Audited) -> None:
+        text = f'{HEAD}dtypes = {{ backward = ["float32", "float64"] }}\nper_device.mps.dtypes.forward = ["NAME"]\n'
+        assert audited(text.replace("NAME", "float32")) == []
+        (line,) = audited(text.replace("NAME", "float16"))
+        assert line.startswith("spec.toml:6:")
+        assert "claims the backward pass in none of these dtypes" in line
+        own = 'per_device.mps.dtypes.backward = ["float16"]\n'
+        assert audited(text.replace("NAME", "float16") + own) == []
+
     def test_a_tag_has_a_name_of_its_own(self, audited: Audited) -> None:
         text = 'tags = ["slow", "backward", "float64", "cuda"]\n'
         assert audited(HEAD + text) == [
