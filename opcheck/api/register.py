@@ -73,7 +73,7 @@ def register_check(
     Raises:
         ValueError: The name is taken or not allowed, there is neither a claim nor a docstring, or a name in `dtypes`
             or `needs` does not exist.
-        TypeError: `function` is not callable.
+        TypeError: `function` or `applies` is not callable, or `name` is not a string.
 
     Example:
         >>> import opcheck, torch
@@ -88,6 +88,8 @@ def register_check(
     def decorate(judge: Judge) -> Judge:
         if not callable(judge):
             raise TypeError(f"register_check expects a function, not {type(judge).__name__}: {judge!r}")
+        if not (name is None or isinstance(name, str)) or not (applies is None or callable(applies)):
+            raise TypeError(f"register_check expects a string as name, and a function as applies: {name!r}, {applies!r}")
         chosen = name or str(getattr(judge, "__name__", type(judge).__name__))
         kind = CheckKind(
             chosen,

@@ -86,7 +86,7 @@ def gradcheck(
         check_batched_grad=check_batched_grad, check_batched_forward_grad=check_batched_forward_grad,
         check_forward_ad=check_forward_ad, check_backward_ad=check_backward_ad,
     )  # fmt: skip
-    if fast_mode or not eps or _is_for_torch(values) or not claims.go_together:
+    if fast_mode or _is_for_torch(values, numbers) or not claims.go_together:
         return _by_torch(by_torch, raise_exception)
     return _checked(func, values, numbers, claims, raise_exception, by_torch)
 
@@ -148,7 +148,7 @@ def gradgradcheck(
         check_rev_over_rev=check_rev_over_rev,
     )  # fmt: skip
     needs_rev = check_undefined_grad and not check_rev_over_rev
-    if fast_mode or not eps or _is_for_torch(values) or needs_rev or not claims.go_together:
+    if fast_mode or _is_for_torch(values, numbers) or needs_rev or not claims.go_together:
         return _by_torch(by_torch, raise_exception)
     second = partial(pullback_of, cotangents=cotangents, gaps=gen_non_contig_grad_outputs)
     return _checked(func, values, numbers, claims, raise_exception, by_torch, second, cotangents or ())
@@ -206,10 +206,14 @@ def _leaves(values: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return tuple(value for value in values if isinstance(value, Tensor) and value.requires_grad)
 
 
-def _is_for_torch(values: tuple[Any, ...]) -> bool:
-    """Return whether torch is to check the inputs, or to refuse them: sparse or overlapping ones, or no leaves."""
+def _is_for_torch(values: tuple[Any, ...], numbers: Numbers) -> bool:
+    """Return whether torch is to check the arguments, or to refuse them.
+
+    These are sparse or overlapping inputs, no leaves, a step of zero, and tolerances that are negative or NaN.
+    """
     leaves = _leaves(values)
-    return not leaves or any(leaf.layout is not torch.strided or is_expanded(leaf) for leaf in leaves)
+    are_valid = numbers.eps and numbers.atol >= 0 and numbers.rtol >= 0
+    return not are_valid or not leaves or any(leaf.layout is not torch.strided or is_expanded(leaf) for leaf in leaves)
 
 
 def _function(func: Callable[..., Any], values: tuple[Any, ...]) -> Function:

@@ -12,10 +12,15 @@ from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 
+from typing import TYPE_CHECKING
+
 from opcheck.settings import Settings
 from opcheck.spec.checks import BUILTIN, CheckKind
-from opcheck.spec.problems import Problem, SpecError, listing, nearest
+from opcheck.spec.problems import Problem, SpecError, listing, nearest, place_of
 from opcheck.text import class_of, message_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "opcheck.checks"
 """The group of entry points for checks."""
@@ -25,18 +30,21 @@ GROUP = "opcheck.checks"
 def check_kinds() -> dict[str, CheckKind]:
     """Return all checks by name: built-in ones, those of installed plugins, and registered ones.
 
-    Raises SpecError if a check of an installed plugin rests on an unknown check or, directly or indirectly, on itself.
+    Raises SpecError if a check of an installed plugin cannot be imported, rests on an unknown check or, directly or
+    indirectly, on itself.
     """
     from importlib.metadata import entry_points
 
     kinds = {kind.name: kind for kind in BUILTIN}
-    places = {}
+    places, problems = {}, []
     for entry in entry_points(group=GROUP):
-        kind = entry.load()
-        kinds.setdefault(kind.name, kind)
-        places[kind.name] = f"entry point {entry.name}{f' of {entry.dist.name}' if entry.dist is not None else ''}"
+        kind = _loaded(entry)
+        if isinstance(kind, CheckKind):
+            kinds.setdefault(kind.name, kind)
+            places[kind.name] = place_of(entry)
+        else:
+            problems.append(Problem(place_of(entry), 1, 1, f"{GROUP}: {kind}", "a CheckKind: package.module:NAME"))
     kinds |= REGISTERED
-    problems = []
     for name, place in places.items():
         for root in kinds[name].rests_on:
             if root not in kinds:
@@ -54,6 +62,15 @@ def check_kinds() -> dict[str, CheckKind]:
     return kinds
 
 
+def _loaded(entry: EntryPoint) -> CheckKind | str:
+    """Return the check that an entry point refers to, or why there is none."""
+    try:
+        kind = entry.load()
+    except (Exception, SystemExit) as error:
+        return f"importing {entry.value} failed: {class_of(error)}: {' '.join(message_of(error).split())}"
+    return kind if isinstance(kind, CheckKind) else f"{entry.value} is not a check, but of type {class_of(kind)}"
+
+
 REGISTERED: dict[str, CheckKind] = {}
 """The checks registered in this process, by name."""
 
@@ -67,8 +84,8 @@ def register(kind: CheckKind) -> None:
 def load_plugins(settings: Settings) -> None:
     """Import the plugins of a project, in order.
 
-    Raises SpecError with a problem for each module that does not exist or cannot be imported, and for each check of an
-    installed plugin that rests on an unknown check or on itself.
+    Raises SpecError with a problem for each module that does not exist or cannot be imported, and for the checks of
+    installed plugins as `check_kinds` does.
     """
     if settings.plugins:
         settings.put_on_path()

@@ -136,14 +136,19 @@ class CaseItem(pytest.Item):
     def record_of(self, report: pytest.TestReport) -> dict[str, Any]:
         """Return the record for reports.
 
-        If the case has no outcome, or its set-up or tear-down failed after a good outcome, make a record from the
-        report of pytest.
+        If the case has no outcome, its set-up or tear-down failed after a good outcome, or a conftest.py marks its
+        failure as expected, make a record from the report of pytest.
         """
-        if self.outcome is not None and (self.outcome.is_bad or not report.failed):
+        is_expected = report.skipped and hasattr(report, "wasxfail")
+        if self.outcome is not None and (not is_expected if self.outcome.is_bad else not report.failed):
             return self.outcome.record()
         text = report.longreprtext.strip()
         reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
         kind: OutcomeKind = "skipped" if report.skipped else "error"
+        if is_expected:
+            kind, reason = "xfailed", report.wasxfail
+        elif isinstance(report.longrepr, tuple):  # skipped by a mark or a fixture: the file, the line and the reason
+            text = reason = report.longrepr[2].removeprefix("Skipped: ")
         plugin = self.config.stash[PLUGIN]
         return plugin.outcome_without_verdict(self.case, kind, reason, text, report.duration).record()
 

@@ -16,7 +16,7 @@ from opcheck.spec.document import Document, merge
 from opcheck.spec.dtypes import KNOWN, expand
 from opcheck.spec.model import DeviceName, Dotted, DtypeEntries, Frozen, Located, MarkName, Model, NewDtype, refuse
 from opcheck.spec.positions import KeyPath
-from opcheck.spec.problems import Problem, SpecError, unknown
+from opcheck.spec.problems import Problem, SpecError, place_of, unknown
 from opcheck.spec.wording import validated
 
 GROUP = "opcheck.devices"
@@ -237,7 +237,6 @@ def _installed_folders() -> tuple[list[Path], list[Problem]]:
         own = [folder for folder in (Path(place, *rest) for place in places or ()) if folder.is_dir()]
         folders += own
         if not own:
-            where = f"entry point {entry.name}" + (f" of {entry.dist.name}" if entry.dist is not None else "")
             what = f'{GROUP}: no folder "{entry.value}" in an installed package'
-            problems.append(Problem(where, 1, 1, what, "such as mypackage.devices"))
+            problems.append(Problem(place_of(entry), 1, 1, what, "such as mypackage.devices"))
     return list(dict.fromkeys(folders)), problems

@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from opcheck.spec.positions import KeyPath
 from opcheck.text import printable, shortened
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 LONGEST = 300
 """The maximum length of `what` in a message, in characters. `expected` may be three times as long."""
@@ -43,6 +46,11 @@ class Mistake(NamedTuple):
     nearest: str = ""
     key: bool = False
     """Whether the key is wrong, rather than the value."""
+
+
+def place_of(entry: EntryPoint) -> str:
+    """Return what stands for the file in a problem with an entry point of an installed package."""
+    return f"entry point {entry.name}" + (f" of {entry.dist.name}" if entry.dist is not None else "")
 
 
 class SpecError(Exception):

@@ -186,6 +186,13 @@ class TestMistakes:
         with pytest.raises(TypeError, match=r"^register_check expects a function, not str: 'finite'"):
             opcheck.register_check("finite")
 
+    @pytest.mark.parametrize("options", [{"name": 3}, {"applies": "torch.*"}])
+    def test_types_are_checked(self, registry, options):
+        before = dict(registry)
+        with pytest.raises(TypeError, match=r"^register_check expects a string as name, and a function as applies: "):
+            opcheck.register_check(**{"name": "own", "claim": "all is well", **options})(lambda subject: True)
+        assert registry == before
+
     def test_two_checks_of_one_name_are_refused(self, registry):
         def first(subject):
             """All is well."""

@@ -100,6 +100,9 @@ def bad_calls():
         "check_backward_ad": False, "check_forward_ad": True, "check_batched_grad": True}  # fmt: skip
     yield "batched forward without forward", (torch.sin, x), {"check_batched_forward_grad": True}
     yield "sparse output", (lambda x: x.to_sparse(), x), {}
+    for name in ("atol", "rtol"):
+        yield f"{name} is nan", (faulty.both_orders_wrong, x), {name: float("nan")}
+        yield f"{name} is negative", (torch.sin, x), {name: -1.0}
 
 
 @pytest.mark.parametrize(("args", "flags"), [pytest.param(a, f, id=name) for name, a, f in bad_calls()])

@@ -219,6 +219,19 @@ class TestRunning:
         assert "Traceback" not in run.out
         assert ".py:" not in run.out
 
+    def test_the_report_has_what_a_conftest_marks(self, project, plain_pytest):
+        project.write(
+            "conftest.py",
+            "import pytest\n\n\ndef pytest_collection_modifyitems(items):\n    for item in items:\n"
+            "        known = pytest.mark.xfail(reason='known')\n"
+            "        item.add_marker(known if 'wrong' in item.nodeid else pytest.mark.skip(reason='later'))\n",
+        )
+        run = plain_pytest("specs", "--opcheck-check=backward", "--opcheck-report-json=report.json")
+        assert counts(run) == "2 skipped, 1 xfailed"
+        outcomes = {(record["outcome"], record["reason"]) for record in run.records.values()}
+        assert outcomes == {("skipped", "later"), ("xfailed", "known")}
+        assert "is not the numerical one" in run.records["demo.wrong::backward[cpu-float64]"]["message"]
+
     def test_the_summary_of_pytest_gives_the_reason(self, plain_pytest, monkeypatch):
         monkeypatch.setenv("COLUMNS", "200")
         run = plain_pytest("--opcheck-check", "backward", "specs/bad.toml")

@@ -11,6 +11,7 @@ import pytest
 
 import opcheck
 from opcheck.planning import CheckKind, check_kinds
+from opcheck.spec import SpecError
 from opcheck.spec.checks import BUILTIN
 from opcheck.spec.claims import Supports
 
@@ -21,12 +22,14 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CheckKind]]:
     found: list[CheckKind] = []
 
     class Entry:
-        name, dist = "checks", None
+        name, value, dist = "checks", "mylib.checks:mine", None
 
         def __init__(self, kind: CheckKind) -> None:
             self.kind = kind
 
         def load(self) -> CheckKind:
+            if isinstance(self.kind, BaseException):
+                raise self.kind
             return self.kind
 
     def entry_points(**wanted: Any) -> list[Entry]:
@@ -58,6 +61,23 @@ def test_the_module_of_every_check_exists(kind: CheckKind) -> None:
 def test_a_plugin_adds_a_check_after_the_built_in_ones(plugins: list[CheckKind]) -> None:
     plugins.append(CheckKind("mine", "it is fine", "mylib.checks:check"))
     assert list(check_kinds()) == [*(kind.name for kind in BUILTIN), "mine"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (ModuleNotFoundError("No module named 'mylib'"), "importing mylib.checks:mine failed: ModuleNotFoundError: No"),
+        (SystemExit(3), "importing mylib.checks:mine failed: SystemExit: 3"),
+        (pytest, "mylib.checks:mine is not a check, but of type module"),
+    ],
+)
+def test_a_plugin_without_a_check_is_a_mistake(plugins: list[Any], broken: object, why: str) -> None:
+    plugins += [broken, CheckKind("mine", "it is fine", "mylib.checks:check")]
+    with pytest.raises(SpecError) as error:
+        check_kinds()
+    (problem,) = error.value.problems
+    assert str(problem).startswith(f"entry point checks:1:1: opcheck.checks: {why}")
+    assert problem.expected == "a CheckKind: package.module:NAME"
 
 
 def test_a_plugin_cannot_replace_a_built_in_check(plugins: list[CheckKind]) -> None:
