@@ -89,7 +89,9 @@ def register_check(
         if not callable(judge):
             raise TypeError(f"register_check expects a function, not {type(judge).__name__}: {judge!r}")
         if not (name is None or isinstance(name, str)) or not (applies is None or callable(applies)):
-            raise TypeError(f"register_check expects a string as name, and a function as applies: {name!r}, {applies!r}")
+            raise TypeError(
+                f"register_check expects a string as name, and a function as applies: {name!r}, {applies!r}"
+            )
         chosen = name or str(getattr(judge, "__name__", type(judge).__name__))
         kind = CheckKind(
             chosen,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from time import thread_time
@@ -28,6 +28,7 @@ from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.dtypes import real_of
 from opcheck.spec.library import Sample
 from opcheck.spec.operator import Construction
+from opcheck.spec.values import Value
 from opcheck.text import message_of
 
 NotTested = Literal["refused", "alias", "not called", "too large", "slow", "inconclusive"]
@@ -110,7 +111,7 @@ tried if the first cannot be tested.
 def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes:
     """Return the changes to apply to each written sample, see `Changes`."""
     operator, path, samples = context.operator, context.case.variant.path, context.case.operator.samples
-    call = keywords_of(operator, path, (one.kwargs for one in samples))
+    call = keywords_of(operator, path, _passed(samples, context.signature.positional))
     module, constructor = _constructor(context)
     may_be_real = context.dtype.is_complex and not context.case.operator.spec.inplace  # which could not hold results
     real = real_of(context.case.dtype) if may_be_real else ""
@@ -132,6 +133,22 @@ def _changes(context: Context, thorough: bool, ways: Collection[Way]) -> Changes
         sample.name: [*turn, *([change] for change in changes_of(sample, own))]
         for turn, (sample, own) in zip(turns, each, strict=True)
     }
+
+
+def _passed(samples: Sequence[Sample], positional: Sequence[str]) -> list[Mapping[str, Value]]:
+    """Return the keyword arguments of each sample, and the plain values that all samples pass at a position, by name.
+
+    A position at which some samples pass a tensor, a list or nothing may mean another overload.
+    """
+    plain = [
+        all(place < len(one.args) and isinstance(one.args[place], (bool, int, float, str)) for one in samples)
+        for place in range(len(positional))
+    ]
+    named = ([*zip(plain, positional, one.args, strict=False)] for one in samples)
+    return [
+        {**{name: value for is_plain, name, value in own if is_plain}, **one.kwargs}
+        for own, one in zip(named, samples, strict=True)
+    ]
 
 
 def _constructor(context: Context) -> tuple[Construction | None, Keywords | None]:

@@ -128,11 +128,19 @@ def tensors_among(args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequenc
 
     names: the names of the positional parameters, as far as they are known.
     """
+    for path, part in parts_of(args, kwargs, names):
+        if isinstance(part, Tensor):
+            yield from unnested(path, part)
+
+
+def parts_of(args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Yield all items of the arguments of a call that are not containers, each with its name in messages.
+
+    names: the names of the positional parameters, as far as they are known.
+    """
     positional = [(names[index] if index < len(names) else str(index), item) for index, item in enumerate(args)]
     for name, item in (*positional, *kwargs.items()):
-        for path, part in leaves_of(item):
-            if isinstance(part, Tensor):
-                yield from unnested(f"argument {name}{path}", part)
+        yield from leaves_of(item, f"argument {name}")
 
 
 @dataclass(frozen=True)

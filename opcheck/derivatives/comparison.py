@@ -39,9 +39,9 @@ from opcheck.derivatives.uncertainty import (
 
 UNIT_OF_DOUBLE, UNIT_OF_SINGLE = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
 """The machine epsilon of double and of single precision, see `Point.unit`."""
-FEW_BITS, SEVERAL = 6, 3
-"""A function computes in half precision if its values are all numbers of such a dtype, and at least `SEVERAL` of them
-have more than `FEW_BITS` bits."""
+FEW_BITS, SEVERAL = {torch.bfloat16: 6, torch.float16: 6, torch.float32: 12}, 3
+"""A function computes in a coarser dtype if its values are all numbers of it, and at least `SEVERAL` of them have more
+than this many bits."""
 NEARBY = (0.7, 1.3, 1.9)
 """Multiples of the step, one for each nearby point, at which numerical noise is measured."""
 FINER = (1, 1 / 8)
@@ -172,10 +172,8 @@ class Comparison:
         """
         if self.point.unit > UNIT_OF_DOUBLE:
             return ""
-        values = torch.cat([self.slopes.above, self.slopes.below])
-        long = torch.frexp(self.slopes.base).mantissa.mul(2**FEW_BITS).frac() != 0
-        for dtype in (torch.bfloat16, torch.float16) if int(long.sum()) >= SEVERAL else ():
-            if torch.equal(values.to(dtype).to(torch.float64), values):
+        for dtype in (torch.bfloat16, torch.float16):
+            if self._has_values_of(dtype):
                 return str(dtype).removeprefix("torch.")
         return "float32" if self.is_of_float32 else ""
 
@@ -183,43 +181,58 @@ class Comparison:
     def is_of_float32(self) -> bool:
         """Whether the function rounds to single precision, at least in part, and this explains `difference`.
 
-        Its values then vary at random by about the same amount, whatever the step. Terms that cancel may be as large as
-        the largest number among inputs and outputs.
+        Its values are then numbers of float32, or vary at random by about the same amount, whatever the step. Terms
+        that cancel may be as large as the largest number among inputs and outputs.
         """
         if not self.difference.numel():
             return False
         numbers = (self.slopes.above.nan_to_num(), self.point.coordinates)
         largest = max(float(own.abs().max()) for own in numbers)
-        least = ROUNDED * UNIT_OF_DOUBLE * largest
-        one = tried(partial(self._at_steps, self.point.along_one))
-        if isinstance(one, Exception) or not noise(one) > least:
-            return False  # fast path: no noise along a random direction
-        values = tried(partial(self._at_steps, self.point))
-        if isinstance(values, Exception):
-            return False
-        moves, wider = noise(values), noise(values[1::2])
-        if not least < moves <= CERTAIN * UNIT_OF_SINGLE * largest or wider > 4 * moves:
-            return False
+        moves = UNIT_OF_SINGLE * largest if self._has_values_of(torch.float32) else self._noise_of_float32(largest)
         error = self.fine.error_by(torch.full_like(self.slopes.above, EXPLAINED * moves))
-        if not bool((self.difference.abs() <= error).all()):
+        if not moves or not bool((self.difference.abs() <= error).all()):
             return False
         again = self.point.looped_differences(self.directions.moved, self.numbers.eps)
         return torch.equal(again.above, self.slopes.above)  # otherwise the function is random
+
+    def _has_values_of(self, dtype: torch.dtype) -> bool:
+        """Whether all values are numbers of a coarser dtype, and several have more bits than they would by chance."""
+        values = torch.cat([self.slopes.above, self.slopes.below])
+        long = torch.frexp(self.slopes.base).mantissa.mul(2 ** FEW_BITS[dtype]).frac() != 0
+        return int(long.sum()) >= SEVERAL and torch.equal(values.to(dtype).to(torch.float64), values)
+
+    def _noise_of_float32(self, largest: float) -> float:
+        """Return by how much values vary at random, if they do so as if rounded to single precision; else 0.
+
+        largest: the largest number that may be rounded.
+        """
+        least = ROUNDED * UNIT_OF_DOUBLE * largest
+        one = tried(partial(self._at_steps, self.point.along_one))
+        if isinstance(one, Exception) or not noise(one) > least:
+            return 0.0  # fast path: no noise along a random direction
+        values = tried(partial(self._at_steps, self.point))
+        if isinstance(values, Exception):
+            return 0.0
+        moves, wider = noise(values), noise(values[1::2])
+        return moves if least < moves <= CERTAIN * UNIT_OF_SINGLE * largest and wider <= 4 * moves else 0.0
 
     @property
     def is_too_coarse(self) -> bool:
         """Whether values are too coarse, or too large, to judge any wrong entry.
 
-        Even at the largest step, rounding exceeds the tolerance, and explains the difference.
+        Even at the largest step, the error of the differences exceeds the tolerance, and rounding explains the
+        difference. At a larger step, the function is too curved.
         """
         unit, step = self.point.unit, self._far[-1]
         if not bool(self.wrong.any()):
             return False
-        slopes = tried(partial(self.at, step))
-        if isinstance(slopes, Exception):  # the function is not defined that far away
+        both = tried(lambda: (self.at(step), self.at(2 * step)))
+        if isinstance(both, Exception):  # the function is not defined that far away
             return False
-        off, error = self.size(self.analytical - slopes.jacobian), self.size(slopes.rounding(unit))
-        return bool(((error > self.tolerance(slopes.jacobian)) & (off <= CERTAIN * error))[self.wrong].all())
+        slopes, coarser = both
+        off, rounding = self.size(self.analytical - slopes.jacobian), self.size(slopes.rounding(unit))
+        error = self.size(error_estimate(slopes, [coarser], unit))
+        return bool(((error > self.tolerance(slopes.jacobian)) & (off <= CERTAIN * rounding))[self.wrong].all())
 
     def _at_steps(self, point: Point) -> list[Differences]:
         """Return the differences at steps h, 2 h, ..., 10 h. Raises if the function is not defined that far away."""

@@ -105,10 +105,15 @@ class OtherShapes(Exception):
 def looped(function: Differentiable, leaves: Sequence[Tensor], points: Iterable[Tensor], size: int) -> Tensor:
     """Return the values at some points as rows, with one call per point. Passes on the function's exceptions.
 
-    size: the number of values that are expected. Raises OtherShapes if there are more or fewer at some point.
+    size: the number of values that are expected. Raises OtherShapes if there are more or fewer at some point, or if
+        they move from one output to another.
     """
+    rows, shapes = [], set()
     with torch.no_grad():
-        rows = [vector(function(*tensors_of(point, leaves))) for point in points]
-    if any(len(row) != size for row in rows):
+        for point in points:
+            outputs = function(*tensors_of(point, leaves))
+            rows.append(vector(outputs))
+            shapes.add(tuple(output.shape for output in outputs))
+    if len(shapes) > 1 or any(len(row) != size for row in rows):
         raise OtherShapes("the shapes of the outputs depend on the numbers, and change near the sample")
     return torch.stack(rows)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from opcheck.derivatives.autodiff import Mode, layers
-from opcheck.derivatives.comparison import UNIT_OF_DOUBLE, Comparison
+from opcheck.derivatives.comparison import UNIT_OF_SINGLE, Comparison
 from opcheck.derivatives.coordinates import labels, located, vector
 from opcheck.derivatives.diagnosis import Seen, diagnose
 from opcheck.derivatives.differences import Differences
@@ -47,7 +47,7 @@ def explain(entries: Comparison) -> Disagreement | None:
         return Disagreement(OF_COARSE.format(dtype, entries.numbers.eps), "coarse")
     if entries.is_too_coarse:
         name = str(entries.point.coarsest).removeprefix("torch.")
-        if entries.point.unit > UNIT_OF_DOUBLE:
+        if entries.point.unit > UNIT_OF_SINGLE:
             return Disagreement(IN_COARSE.format(name, entries.numbers.eps), "coarse")
         return Disagreement(TOO_LARGE.format(largest(entries.point.value)), "inconclusive")
     if (undefined := _undefined(entries)) is not None:
@@ -110,6 +110,8 @@ def not_linear(point: Point, mode: Mode, how: str) -> Disagreement:
 
 
 def _at_kink(entries: Comparison) -> Disagreement:
+    if random := Seen.of(entries.point, entries.mode).random:
+        return Disagreement(random)
     places = _inputs(entries, entries.kinky)
     away = f"\nmove the sample away from {places}" if places else ""
     text = KINK.format("here, and no derivative" if places else "near here") + away

@@ -11,7 +11,6 @@ import sys
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
-
 from typing import TYPE_CHECKING
 
 from opcheck.settings import Settings

@@ -1,17 +1,18 @@
 """Forward, backward and forward mode do not change arguments, outputs, cotangents, tangents or captured tensors.
 
-They may draw from global random generators (torch's, Python's, NumPy's), but not seed them.
+Arguments include lists, mappings and other containers. The stages may draw from global random generators (torch's,
+Python's, NumPy's), but not seed them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
 import torch
 
-from opcheck.checks.calls import Call, as_results, copies, push, tangents_of, tensors_among
+from opcheck.checks.calls import Call, as_results, copies, parts_of, push, tangents_of, tensors_among
 from opcheck.checks.per_sample import PerSample
 from opcheck.checks.plain_torch import CALL, asserted
 from opcheck.checks.subject import Subject
@@ -20,7 +21,7 @@ from opcheck.derivatives import tried
 from opcheck.derivatives.coordinates import are_strided
 from opcheck.devices.generators import generators
 from opcheck.samples.captured import captured
-from opcheck.samples.results import with_gradient
+from opcheck.samples.results import PLAIN, with_gradient
 from opcheck.samples.watched import Watched
 from opcheck.text import class_of
 
@@ -67,8 +68,10 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     names, parameters = {name for name, _ in held}, subject.context.signature.positional
     args, kwargs = inputs.fill(as_results(copies(inputs.leaves)))  # non-leaf inputs, as in a network
     watched = [Watched.of(*named) for named in tensors_among(args, kwargs, parameters)]
+    before = dict(parts_of(args, kwargs, parameters))
     verdict, _ = _unseeded("forward", lambda: subject.function.called(args, kwargs))
     yield verdict
+    yield _same_items(before, dict(parts_of(args, kwargs, parameters)))
     yield _unchanged("forward", watched, names, advice=MEANT)
     args, kwargs = inputs.fill(leaves := copies(inputs.leaves))
     for leaf in leaves if are_strided(subject.leaves) else ():
@@ -93,6 +96,20 @@ def judge(subject: Subject) -> Iterator[Verdict]:
         yield verdict
         how = f", which raised {class_of(error)}," if isinstance(error, Exception) else ""
         yield _unchanged(name, watched, names, how)
+
+
+def _same_items(before: Mapping[str, object], after: Mapping[str, object]) -> Verdict:
+    """Return whether containers have the same items as before forward. The keys are the names of the items."""
+    for name in {**before, **after}:
+        if name in before and name in after:
+            one, other = before[name], after[name]
+            is_same = one is other or (isinstance(one, PLAIN) and one == other)
+            how = "" if is_same else f"is another {'value' if isinstance(one, PLAIN) else 'object'}"
+        else:
+            how = "is removed" if name in before else "is added"
+        if how:
+            return fails(f"purity: forward changes what it is given: {name} {how}", MEANT)
+    return HOLDS
 
 
 def _unseeded(stage: str, run: Callable[[], T]) -> tuple[Verdict, T]:

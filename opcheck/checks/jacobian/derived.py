@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from torch import Tensor
+
 from opcheck.checks.attempts import Attempt, at_derived, attempt, attempts
 from opcheck.checks.behavior.context import of_a_new_module
 from opcheck.checks.calls import Call
@@ -47,6 +49,8 @@ BLOCK, BLOCKS = 16, 512
 ALWAYS = ("reference", "device_consistency", "registration")
 """The checks of values that run at derived samples unless derivatives are wrong. Fake tensors may have other shapes or
 strides than real ones at some sizes and in some memory formats only."""
+OF_GRAPHS = ("detached",)
+"""The checks that run at a derived sample where an output has no graph, although it has one at the written sample."""
 BESIDES = (
     "purity", "nondeterminism", "needs_input_grad", "linearity", "saved", "aliasing", "vmap", "variants", "buffers",
     "registration",
@@ -77,8 +81,11 @@ def judge(subject: Subject) -> Verdict:
             if verdict is not None:
                 return verdict
             answer = "inconclusive"
-        elif made.has_values and (verdict := _further(context, made, one, checks)) is not None:
-            return verdict
+        elif made.has_values:
+            graph = _checks(context, OF_GRAPHS) if _loses_graph(context, made) else {}
+            verdict = _further(context, made, one, graph | checks)
+            if verdict is not None:
+                return verdict
         counts[answer] += 1
         notes += [f"{one.what}: {said.note}"] if said.note else []
     if not counts["hold"]:
@@ -175,6 +182,20 @@ def _further(context: Context, made: Attempt, one: Derived, checks: Mapping[str,
         if failure is not None:
             return failure
     return _of_used_module(context, one) if _is_called_otherwise(context, made.written, one) else None
+
+
+def _loses_graph(context: Context, made: Attempt) -> bool:
+    """Return whether an output of a derived sample does not require grad, but requires it at the written sample."""
+
+    def graphs(outputs: Sequence[Tensor]) -> list[bool]:
+        return [output.requires_grad for output in outputs]
+
+    written = made.written
+    here = graphs(made.outputs)
+    if all(here):
+        return False
+    there = context.memo.once(("graphs", written.name), lambda: graphs(attempt(context, written, written).outputs))
+    return any(one and not other for one, other in zip(there, here, strict=False))
 
 
 def _novelty(context: Context, made: Attempt, other: Sample) -> frozenset[object]:

@@ -23,7 +23,10 @@ DIMS, INDEX = ("dim", "axis", "axes"), ("index", "idx")
 """The names of keywords for dims begin or end like DIMS, those for indices of elements end like INDEX."""
 TINY = 1e-3
 """A number below is taken for an epsilon and stays small: a large epsilon may change the gradient on purpose."""
-UNVARIED = ("inplace", "in_place", "out", "training", "train", "use_input_stats", "generator")
+UNVARIED = (
+    "inplace", "in_place", "out", "use_input_stats", "generator",
+    "detach", "requires_grad", "create_graph", "retain_graph", "differentiable",
+)  # fmt: skip
 """The keywords that are not varied, since they select another operator rather than what it computes."""
 
 
@@ -145,9 +148,9 @@ def _near(name: str, value: Any, rank: int) -> Iterator[Any]:
     items: Any = value.tuple if isinstance(value, TupleValue) else value
     if isinstance(items, (list, tuple)):
         if items and all(type(item) is int for item in items):
-            others = [[*items[:-1], items[-1] + 1]]  # equal ones differ
+            others: list[Any] = [[*items[:-1], items[-1] + 1]]  # equal ones differ
             if is_dim(name):
-                others.append([_from_the_other_end(item, rank) for item in items])
+                others += [[*items[::-1]], [_from_the_other_end(item, rank) for item in items]]
             yield from (other if isinstance(value, list) else TupleValue(tuple=other) for other in others)
     elif isinstance(value, bool):
         yield not value
@@ -161,6 +164,8 @@ def _near(name: str, value: Any, rank: int) -> Iterator[Any]:
         yield value + 1
         if is_dim(name) or value > 1:
             yield value - 1
+        if name.endswith(INDEX) and value >= 0:
+            yield -1
         if is_dim(name):
             yield _from_the_other_end(value, rank)
 
