@@ -98,6 +98,12 @@ def test_terms_that_cancel_have_the_rounding_of_what_they_were(outcomes):
     assert "at least some values have only float32 precision, " in outcome.reason
 
 
+def test_a_step_that_no_value_of_single_precision_shows_is_no_zero_derivative(outcomes):
+    (outcome,) = outcomes(spec("far_in_single", ""), checks=("backward",), dtypes=("float64",)).values()
+    assert outcome.outcome == "inconclusive"
+    assert "at least some values have only float32 precision, " in outcome.reason
+
+
 @BOTH
 @pytest.mark.parametrize("name", ["square_in_single_wrong", "gate_in_single_wrong"])
 def test_a_derivative_that_no_rounding_explains_is_wrong_in_any_precision(outcomes, name, dtype):

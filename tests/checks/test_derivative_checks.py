@@ -133,6 +133,42 @@ def test_forward_of_a_random_operator_does_not_seed(verdict_of, name, expected, 
     assert verdict_of(f"operators.habits.{name}", "purity", dtype, keys="reseed = true").outcome == expected
 
 
+MAPPING = "samples = [{ args = [{ mapping = { q = { shape = [3] }, k = { shape = [3] } } }] }]"
+DIMS = "samples = [{ args = [{ shape = [2, 3, 4] }, [0, 2]] }]"
+ITEMS = "samples = [{ args = [[{ shape = [3] }, { shape = [3] }]] }]"
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("wrong", "right", "samples", "what"),
+    [
+        ("takes_out_of_a_mapping", "takes_from_a_mapping", MAPPING, "argument given['q'] is removed"),
+        ("sorts_its_dims", "sums_over_sorted_dims", DIMS, "argument dims[0] is another value"),
+        ("replaces_an_item", "uses_another_list", ITEMS, "argument items[0] is another object"),
+        ("adds_an_item", "uses_another_list", ITEMS, "argument items[2] is added"),
+    ],
+)
+def test_containers_keep_their_items(verdict_of, wrong, right, samples, what, dtype):
+    found = verdict_of(f"operators.side_effects.{wrong}", "purity", dtype, samples=samples)
+    assert found.reason == f"purity: forward changes what it is given: {what}"
+    assert "list it, as in inplace" in found.message
+    assert verdict_of(f"operators.side_effects.{right}", "purity", dtype, samples=samples).outcome == "passed"
+
+
+def test_a_list_that_is_meant_to_change_is_part_of_the_result(verdict_of):
+    keys = 'inplace = ["items"]'
+    found = verdict_of("operators.side_effects.adds_an_item", "purity", keys=keys, samples=ITEMS)
+    assert found.outcome == "passed", found.message
+
+
+@BOTH
+@pytest.mark.parametrize("check", ["backward", "forward_ad"])
+def test_a_function_that_changes_from_call_to_call_has_no_kink(verdict_of, check, dtype):
+    found = verdict_of("operators.side_effects.grows_with_each_call", check, dtype)
+    assert found.outcome == "failed"
+    assert "the function is random: two calls with equal arguments differ by up to" in found.message
+
+
 @pytest.mark.parametrize(("name", "expected"), [("draws_by_the_host", "passed"), ("draws_by_the_host_again", "failed")])
 def test_a_random_operator_may_draw_from_python_and_numpy(verdict_of, name, expected):
     keys = f"{NO_FORWARD}\nreseed = true"

@@ -56,6 +56,7 @@ PAIRS_OF_LISTS = (
 )
 EQUAL = "samples = [{ args = [{ shape = [3, 3] }] }]"
 BOTH_SIGNS = "tensor 0 = 1000, but for an element of -1000"
+POWERS = "samples = [{ args = [{ shape = [3] }, 2] }, { args = [{ shape = [3], low = 0.5 }, 0] }]"
 FURTHER = {
     "wrong_for_several_whole_chunks": (
         "size 3 -> 256",
@@ -168,6 +169,18 @@ FURTHER = {
     "wrong_for_expanded": ("memory expanded", '{ args = [{ shape = [2, 1], memory = "expanded" }] }', ONE),
     "wrong_for_lazy": ("memory lazily conjugated and negated", "conj = true, neg = true }] }", ONE),
     "wrong_for_large_only": ("size 1002 -> 1001", "{ args = [{ shape = [1, 1001] }] }", LARGE),
+    "wrong_in_evaluation": ("training = false", "kwargs = { training = false } }", ONE),
+    "wrong_unless_its_own_inverse": (
+        "dims = [2, 0, 1]",
+        "{ args = [{ shape = [1, 1, 1] }, [2, 0, 1]] }",
+        "samples = [{ args = [{ shape = [2, 3, 4] }, [1, 0, 2]] }]",
+    ),
+    "wrong_from_the_last": ("index = -1", "kwargs = { index = -1 } }", ONE),
+    "wrong_at_zero_for_zero": (
+        "n = 0, elements 0, 12, -13",
+        "{ args = [{ shape = [2], contains = [0.0] }, 0] }",
+        POWERS,
+    ),
     "wrong_if_untied": (
         "size 3 -> 18 in dim 0 of tensor 0",
         "{ args = [{ shape = [17, 1] }, { shape = [1, 1] }] }",
@@ -195,6 +208,8 @@ RIGHT = {
     "right_for_all_cotangents": ONE, "untied_ranks": TWO,
     "clears_memory_if_empty": VECTORS, "flipped_twice": ONE, "guarded": ONE,
     "with_a_scaled_threshold": ONE, "weighted": ONE, "of_channels": ONE,
+    "in_evaluation": ONE, "selected": ONE, "times_one_more": POWERS, "with_a_constant": ONE, "split_by_equality": ONE,
+    "permuted": "samples = [{ args = [{ shape = [2, 3, 4] }, [1, 0, 2]] }]",
 }  # fmt: skip
 
 
@@ -715,6 +730,23 @@ def test_numbers_are_special_beside_excluded_kinks(tmp_path, derive):
     assert right.outcome == "passed", right.message
     assert wrong.outcome == "failed"
     assert "delta = 3.0" in wrong.message.split("add this sample: ")[1]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "keys", "what", "sample"),
+    [
+        ("constant_if_fast", "", "fast = true", "kwargs = { fast = true }"),
+        ("constant_if_large", "", "size 2 -> 1031", "shape = ["),
+        ("ConstantInEvaluation", "module = {}", "module.train = false", "train = false"),
+    ],
+)
+def test_a_graph_that_a_derived_sample_lacks_is_missed(tmp_path, name, keys, what, sample, dtype):
+    found = outcome_of(tmp_path, name, dtype, keys=keys)
+    assert found.outcome == "failed"
+    assert found.reason.startswith(f"derived: {what}: detached: output ")
+    assert "does not require grad, but depends on the inputs" in found.reason
+    assert sample in found.message.split("add this sample: ")[1].splitlines()[0]
 
 
 def test_lists_of_one_length_change_one_at_a_time_where_that_is_accepted(tmp_path):

@@ -69,6 +69,26 @@ def test_where_rounding_hides_everything_nothing_is_judged(dtype, gradient):
     assert "values as large as 1e+15 are rounded by more than differences may be off" in found.text
 
 
+def recurrence(x, g, factor=1.0):
+    """h[t] = exp(g[t]) h[t - 1] + x[t]: late values are large, and strongly curved in early g."""
+    h, outputs = torch.zeros_like(x[0]), []
+    for own, gate in zip(x, g, strict=True):
+        h = gate.exp() * h + own
+        outputs.append(h)
+    y = torch.stack(outputs)
+    return factor * y + (1 - factor) * y.detach()
+
+
+@pytest.mark.parametrize(("factor", "kind"), [(1.0, "inconclusive"), (1.5, "wrong")])
+def test_between_rounding_and_curvature_nothing_is_judged(factor, kind):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(64, dtype=torch.float64, generator=generator).requires_grad_()
+    g = (0.9 * torch.rand(64, dtype=torch.float64, generator=generator)).requires_grad_()
+    request = Request(lambda x, g: (recurrence(x, g, factor),), (x, g), DOUBLE)
+    found = check_claim("backward", request, request.point)
+    assert found.kind == kind, found.text
+
+
 @BOTH
 def test_a_derivative_that_no_rounding_explains_is_wrong_beside_any_value(dtype):
     found = ask("backward", faulty.function(lambda x: x + 1e15, lambda x, v: 1e12 * v), where(dtype))

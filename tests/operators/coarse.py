@@ -569,3 +569,8 @@ def normalized_in_single(x: Tensor) -> Tensor:
     """x over the root of its mean square, computed in single precision."""
     single = x.to(torch.complex64 if x.is_complex() else torch.float32)
     return (single / (single * single.conj()).real.mean().sqrt()).to(x.dtype)
+
+
+def far_in_single(x):
+    """All values nearby are equal, so that differences are zero."""
+    return (3 * x.float() + 1e4).to(x.dtype)

@@ -269,3 +269,46 @@ ONE = {
 TWO = {
     function.__name__: function for function in (writes_to_the_second, writes_to_the_second_after_exp, swaps_its_inputs)
 }
+
+
+def takes_out_of_a_mapping(given):
+    return given.pop("q") * given["k"]
+
+
+def takes_from_a_mapping(given):
+    return given["q"] * given["k"]
+
+
+def sorts_its_dims(x, dims):
+    dims.sort(reverse=True)
+    for dim in dims:
+        x = x.sum(dim)
+    return x
+
+
+def sums_over_sorted_dims(x, dims):
+    return x.sum(sorted(dims, reverse=True))
+
+
+def replaces_an_item(items):
+    items[0] = 2 * items[0]
+    return items[0] * items[1]
+
+
+def uses_another_list(items):
+    items = [2 * items[0], items[1]]
+    return items[0] * items[1]
+
+
+def adds_an_item(items):
+    items.append(items[0] * items[1])
+    return items[-1]
+
+
+_KEPT: list[float] = []
+
+
+def grows_with_each_call(x):
+    """It is smooth, and another function in each call."""
+    _KEPT.append(1.0)
+    return x * sum(_KEPT)

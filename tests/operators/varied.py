@@ -1302,3 +1302,71 @@ def huber(x, delta=1.0):
 
 def huber_of_slope_one(x, delta=1.0):
     return Huber.apply(x, delta, 1.0)
+
+
+def wrong_in_evaluation(x, training: bool = True):
+    return squared(x, not training)
+
+
+def in_evaluation(x, training: bool = True):
+    return squared(x, False) * (2 if training else 1)
+
+
+def wrong_unless_its_own_inverse(x, dims):
+    """As of a backward pass that permutes dims as forward does, not back."""
+    return squared(x, [dims[dim] for dim in dims] != sorted(dims)).permute(dims)
+
+
+def permuted(x, dims):
+    return squared(x, False).permute(dims)
+
+
+def wrong_from_the_last(x, index: int = 1):
+    return squared(x, index < 0).select(-1, index)
+
+
+def selected(x, index: int = 1):
+    return squared(x, False).select(-1, index)
+
+
+def wrong_at_zero_for_zero(x, n):
+    """Its second written sample, which has n = 0, has no element that is 0."""
+    return squared(x, n == 0 and bool((x == 0).any())) * (n + 1)
+
+
+def times_one_more(x, n):
+    return squared(x, False) * (n + 1)
+
+
+def constant_if_fast(x, fast: bool = False):
+    y = squared(x, False)
+    return x, (y.detach() if fast else y)
+
+
+def constant_if_large(x):
+    y = squared(x, False)
+    return y.detach() if x.numel() > 500 else y
+
+
+class ConstantInEvaluation(torch.nn.Module):
+    """Times a parameter, without a graph in evaluation mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        with torch.set_grad_enabled(self.training):
+            return x * self.weight
+
+
+def with_a_constant(x, more: bool = False):
+    """A second output on request, which has no derivative."""
+    y = squared(x, False)
+    return (y, (y.detach() > 1).to(y.real.dtype)) if more else y
+
+
+def split_by_equality(x):
+    """Elements move from one output to the other within any step from equal ones."""
+    same = x[0] == x[1]
+    return x[:, ~same], x[:, same]
