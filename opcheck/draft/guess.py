@@ -124,8 +124,10 @@ def constructions(make: type[Module]) -> Iterator[SampleData]:
     required = [one for one in parameters_of_constructor(make) if one.required]
     siblings = _siblings(make)
     inner = [siblings[:1], *siblings] if siblings else []
-    # A parameter that is known to take numbers takes no module.
-    takes_any = [not one.options or TENSOR in one.options or IDENTITY in one.options for one in required]
+    # A parameter that is known to take numbers or strings takes no module.
+    takes_any = [
+        (not one.options and not one.is_plain) or TENSOR in one.options or IDENTITY in one.options for one in required
+    ]
     options = [(*one.options, *inner * takes) for one, takes in zip(required, takes_any, strict=True)]
     alike = islice(zip(*options, strict=False), MOST_CONSTRUCTIONS // 2)  # as for two equal modules
     for choice in islice(chain(alike, product(*options)), MOST_CONSTRUCTIONS):

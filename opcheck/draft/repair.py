@@ -61,7 +61,7 @@ KINDS = (
         INDICES,
     ),
     (re.compile(r"[Oo]rthogonal|[Rr]otation matri|\bdet\("), {"through": "orthogonal"}),
-    (re.compile(r"\b(for|be|requires|[Ee]xpected)( a)? complex"), {"dtype": "complex"}),
+    (re.compile(r"\b(for|be|requires|[Ee]xpected)( a)? complex|non-complex dtypes"), {"dtype": "complex"}),
     (re.compile(r"\b[Bb]ool(ean|Tensor)?\b|[Mm]ask must be"), {"dtype": "bool"}),
     (re.compile(r"cannot have requires_grad|not differentiable with respect to argument"), {"grad": False}),
 )

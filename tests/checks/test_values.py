@@ -58,13 +58,14 @@ def test_a_reference_at_fault_is_an_error_that_names_it(verdict_of, name, says, 
     assert "fix the reference" in outcome.message
 
 
-def test_a_reference_of_tensors_that_gets_arrays_is_an_error_with_the_key_to_add(verdict_of):
-    outcome = verdict_of("torch.sin", "reference", keys='reference = "operators.references.sin_of_tensors"')
+@pytest.mark.parametrize("name", ["sin_of_tensors", "sin_beside_zeros"])
+def test_a_reference_of_tensors_that_gets_arrays_is_an_error_with_the_key_to_add(verdict_of, name):
+    outcome = verdict_of("torch.sin", "reference", keys=f'reference = "operators.references.{name}"')
     assert outcome.outcome == "error"
     assert "it gets NumPy arrays; for tensors, write reference = { target = ..., differentiable = true }" in (
         outcome.message
     )
-    keys = 'reference = { target = "operators.references.sin_of_tensors", differentiable = true }'
+    keys = f'reference = {{ target = "operators.references.{name}", differentiable = true }}'
     assert verdict_of("torch.sin", "reference", keys=keys).outcome == "passed"
 
 

@@ -107,7 +107,8 @@ def test_a_constructor_may_take_what_cannot_be_guessed():
     [
         ("keepdim", False, [True]),
         ("inplace", False, []),
-        ("training", True, []),
+        ("training", True, [False]),
+        ("create_graph", False, []),
         ("reduction", "mean", ["sum", "none"]),
         ("weight", None, [TENSOR]),
         ("eps", 1e-5, []),
@@ -231,6 +232,13 @@ class Attention(torch.autograd.Function):
         return q * scale + k
 
 
+def test_k_beside_q_is_a_tensor():
+    ((_, k, _),) = parameters_of(lambda q, k, v: q @ k @ v, "own.attended")
+    assert k.options[0] == TENSOR
+    ((_, k),) = parameters_of(lambda x, k: x.topk(k).values, "own.largest")
+    assert k.options[0] == 2
+
+
 def test_apply_is_documented_by_its_function_and_its_forward():
     ((q, k, scale),) = parameters_of(Attention.apply, "attention.Attention.apply")
     assert (q.name, q.shapes) == ("q", ((2, 2, 3, 4),))
@@ -256,6 +264,21 @@ class Passes(Scale):
 class Plain(Scale):
     def __init__(self):
         super().__init__((2,))
+
+
+class Loss(torch.nn.Module):
+    def __init__(self, mode: str):
+        """A loss.
+
+        Args:
+            mode: 'binary' or 'multiclass'
+        """
+        super().__init__()
+
+
+def test_a_constructor_may_be_documented_by_itself():
+    (mode,) = parameters_of_constructor(Loss)
+    assert mode.options == ("binary", "multiclass")
 
 
 def test_what_a_constructor_passes_on_is_what_that_of_its_base_takes():

@@ -37,6 +37,8 @@ X = [Parameter("x", (TENSOR,), True), Parameter("context", (), False)]
          {"shape": [3, 3], "through": "orthogonal"}),
         ({"shape": [3]}, "RuntimeError: view_as_real is only supported for complex tensors", "",
          {"shape": [3], "dtype": "complex"}),
+        ({"shape": [3]}, "RuntimeError: imag is not implemented for tensors with non-complex dtypes.", "",
+         {"shape": [3], "dtype": "complex"}),
         ({"shape": [3]}, "InputOutsideDomain", "", {"shape": [3], "low": 0.1, "high": 0.9}),
         ([2, 2], "ValueError: not enough values to unpack (expected 3, got 2)", "", [2, 2, 2]),
         (2, "TypeError: x must be Tensor, not int", "", {"shape": [2, 3]}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -24,7 +25,7 @@ from opcheck.samples.derive.alike import has_same_pattern
 from opcheck.samples.modules import ModuleCall, buffers_at_the_end
 from opcheck.samples.results import has_derivative, leaves_of, named, names_among
 from opcheck.spec.dtypes import HALF, double_of
-from opcheck.text import class_of, one_line
+from opcheck.text import class_of, message_of, one_line
 
 OF_TENSORS = "it gets NumPy arrays; for tensors, write reference = { target = ..., differentiable = true }"
 OF_TIES = 'if these are positions, and any of equal numbers may be meant, write vary = ["-value"]'
@@ -45,7 +46,8 @@ def judge(subject: Subject, up_to_rounding: bool = False) -> Verdict:
     returned = tried(lambda: callee(*args, **kwargs))
     if isinstance(returned, Exception):
         why = f"reference: {reference.target} raised {one_line(returned)}"
-        return cannot(why, OF_TENSORS if "ndarray" in str(returned) else WHOSE_FAULT, cause=returned)
+        got_arrays = re.search(r"ndarray|numpy", message_of(returned))  # such as numpy.dtypes.Float64DType
+        return cannot(why, OF_TENSORS if got_arrays else WHOSE_FAULT, cause=returned)
     try:
         expected = tuple(map(_to_tensor, _as_tuple(returned)))
     except (TypeError, ValueError):
