@@ -14,6 +14,7 @@ import tomli
 
 from opcheck.planning.vocabulary import vocabulary
 from opcheck.report import content
+from opcheck.report.files import replace
 from opcheck.settings import NO_SPECS, Settings
 from opcheck.spec.document import OTHERS, shown
 from opcheck.spec.problems import RequestError
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     schema = content.json_schema() if options.of == "report" else json_schema(vocabulary())
     text = json.dumps(schema, indent=2)
     if options.output:
-        Path(options.output).write_text(text + "\n", encoding="utf-8")
+        replace(Path(options.output), [text.encode(), b"\n"])
     else:
         print(text)
     return 0

@@ -170,10 +170,12 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     owner = getattr(operator, "__self__", None)
     documented = (owner, owner.forward) if is_function(owner) else (operator,)
     doc = "\n".join(filter(None, map(inspect.getdoc, documented)))
-    own = [Parameter(one.name, (), False) if one.kind in STARRED else _declared(one, operator, doc) for one in declared]
-    if any(one.name == "q" for one in own):  # then k stands for keys, rather than for a number
-        own = [replace(one, options=(TENSOR, *one.options)) if str(one) == "k" else one for one in own]
-    return [own]
+    listed = [
+        Parameter(one.name, (), False) if one.kind in STARRED else _declared(one, operator, doc) for one in declared
+    ]
+    if any(one.name == "q" for one in listed):  # then k stands for keys, rather than for a number
+        listed = [replace(one, options=(TENSOR, *one.options)) if str(one) == "k" else one for one in listed]
+    return [listed]
 
 
 def _schemas_of(operator: Callable[..., Any], path: str) -> list[Any]:
@@ -200,7 +202,8 @@ def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
             break
         named = [one for one in declared if one.kind not in STARRED]
         if named or not declared:
-            doc = "\n".join(filter(None, map(inspect.getdoc, (base, base.__init__))))
+            constructor = vars(base).get("__init__")
+            doc = "\n".join(filter(None, map(inspect.getdoc, (base, constructor))))
             own = [_declared(one, base, doc, constructor=True) for one in named]
             return [replace(one, keyword=one.keyword or by_keyword) for one in own]
         by_keyword = any(one.kind is one.VAR_KEYWORD for one in declared)

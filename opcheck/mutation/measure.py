@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from opcheck.checks.attempts import Attempt, attempt, attempts
-from opcheck.checks.looks import look
+from opcheck.checks.looks import FIRST, look
 from opcheck.checks.per_sample import PerSample, implementation
 from opcheck.checks.subject import Context
 from opcheck.mutation.call import Call
@@ -17,6 +17,7 @@ from opcheck.planning.case import Case
 from opcheck.planning.expectations import is_about
 from opcheck.planning.planner import plan
 from opcheck.planning.selection import Selection
+from opcheck.running.own_process import Ended
 from opcheck.running.session import RunSession
 from opcheck.samples.arguments import Signature, signature_of
 from opcheck.samples.cache import Cache
@@ -142,10 +143,17 @@ class Target:
             yield from (tried for _, tried in attempts(context, sample, thorough, ways))
 
 
-def measure(target: Target) -> Measured:
-    """Return which conditions the samples of an operator meet, including derived samples."""
+def measure(target: Target) -> Measured | Ended:
+    """Return which conditions the samples of an operator meet, including derived samples.
+
+    An operator that is wrong as it stands is not measured: samples at which it passes would hide what is wrong.
+    """
     if not target.looks:
         return Measured(target.operator.id, ())
+    for one in target.written():
+        answer = look(one).answer
+        if answer in FIRST and not _passes(one):
+            return Ended(f"{answer} fails without a mutation, at the sample {one.written.name}: mend this first")
     met = _meeting(target, target.conditions, target.written(), lambda _: True)
     if target.further and target.derive != "none":
         left = _without(target.conditions, met)

@@ -59,13 +59,21 @@ def replace(path: Path, parts: Iterable[bytes]) -> None:
 
     An existing file keeps its permissions; a new file gets the default permissions of the process.
     """
-    if is_stream(path):
-        with BufferedWriter(opened(path)) as stream:
-            stream.writelines(parts)
-        return
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; expected a file")
-    path = path.resolve()  # keeps a symbolic link, and replaces its target
+    try:
+        if is_stream(path):
+            with BufferedWriter(opened(path)) as stream:
+                stream.writelines(parts)
+        else:
+            _replace_file(path.resolve(), parts)  # keeps a symbolic link, and replaces its target
+    except OSError as error:
+        if error.errno and not error.filename:
+            error.filename = str(path)
+        raise
+
+
+def _replace_file(path: Path, parts: Iterable[bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{token_hex(4)}")
     try:

@@ -137,9 +137,14 @@ class TestSchema:
         assert json.loads((project.folder / "spec.schema.json").read_text()) == schema
 
     def test_a_file_that_cannot_be_written_is_told(self, cli):
-        run = cli("schema", "--output", "no/such/folder/schema.json")
-        assert run.code == 2
-        assert run.err == "opcheck: [Errno 2] No such file or directory: 'no/such/folder/schema.json'\n"
+        folder, full = cli("schema", "--output", "specs"), cli("schema", "--output", "/dev/full")
+        assert folder.code == full.code == 2
+        assert folder.err.endswith("specs is a folder; expected a file\n")
+        assert full.err == "opcheck: [Errno 28] No space left on device: '/dev/full'\n"
+
+    def test_folders_are_made_as_for_reports(self, cli, project):
+        assert cli("schema", "--output", "new/folder/schema.json").code == 0
+        assert json.loads((project.folder / "new/folder/schema.json").read_text())["title"]
 
 
 KEYS = (

@@ -62,6 +62,14 @@ def test_a_proof_needs_an_operator_that_passes(cli):
     assert "--prove found no operator to mutate" in done.err
 
 
+def test_an_operator_that_is_wrong_as_it_stands_is_not_measured(cli, project):
+    before = (project.folder / "specs/bad.toml").read_text()
+    done = cli("mutate", "specs/bad.toml", "--derive", "none", "--write")
+    assert done.code == 1
+    assert "NOT MEASURED: backward fails without a mutation, at the sample 0: mend this first" in done.out
+    assert (project.folder / "specs/bad.toml").read_text() == before
+
+
 def test_mistakes_are_answered_by_what_was_meant(cli, project):
     wrong = cli("mutate", "specs/good.toml", "--operator", "demo.doubel")
     assert (wrong.code, wrong.out) == (2, "")

@@ -7,6 +7,7 @@ import pytest
 from opcheck.mutation.measure import Measured, Target, measure, score
 from opcheck.mutation.mutant import drawn, prove
 from opcheck.planning import load
+from opcheck.running.own_process import Ended
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
 from opcheck.spec.device_profile import DeviceProfile
@@ -160,9 +161,12 @@ def test_the_same_mutants_are_drawn_each_time(tmp_path):
 
 
 def test_no_mutant_is_made_of_an_operator_that_does_not_pass(tmp_path):
-    target = target_of(tmp_path, 'name = "operators.varied.wrong_flipped"\n' + SCALED)
-    (_, answer), *_ = drawn([measure(target)], 0)
-    assert prove(target, answer) is None
+    right, wrong = (
+        target_of(tmp_path, f'name = "operators.varied.{name}"\n{SCALED}') for name in ("scaled", "wrong_flipped")
+    )
+    (_, answer), *_ = drawn([measure(right)], 0)
+    assert prove(wrong, answer) is None
+    assert measure(wrong) == Ended("backward fails without a mutation, at the sample 0: mend this first")
 
 
 def test_second_derivatives_are_looked_at_at_written_samples_alone(tmp_path):
