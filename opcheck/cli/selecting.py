@@ -21,10 +21,16 @@ from opcheck.spec.problems import RequestError, SpecError
 def add_paths(parser: argparse.ArgumentParser) -> None:
     """Add the positional argument for specs."""
     parser.add_argument(
-        "paths", nargs="*", metavar="SPEC",
+        "paths", nargs="*", metavar="SPEC", type=_path,
         help="spec files and folders, or builtin (the shipped library); default: those of [tool.opcheck] in "
         "pyproject.toml, else specs/",
     )  # fmt: skip
+
+
+def _path(text: str) -> str:
+    if not text:  # of an unset variable of a shell, say: it would mean the current folder
+        raise argparse.ArgumentTypeError('"" is not a path; expected a spec file or folder')
+    return text
 
 
 def add_fail_under(parser: argparse.ArgumentParser, what: str) -> None:

@@ -34,7 +34,7 @@ class Template:
         for place, part in parts(document.data["samples"], ("samples",)):
             if _is_parameter(part) and part not in known:
                 what, expected, near = unknown("parameter", part, known)
-                expected = expected if known else "a parameter that [template] declares"
+                expected = expected if known else f'one that [template] declares, as in optional = ["{part[1:]}"]'
                 problems.append(document.problem(place, what, expected, near))
         if problems:
             raise SpecError(problems)

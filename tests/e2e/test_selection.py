@@ -115,6 +115,7 @@ def test_all_that_holds_gives_exit_code_0(cli):
         (["--junitxml="], 'argument --junitxml: "" is not a file; expected a path'),
         (["--against="], 'argument --against: "" is not a file; expected a path'),
         (["specs/bad.toml", "--tag=quick"], 'opcheck: unknown tag "quick": the specs have no tag'),
+        ([""], '"" is not a path; expected a spec file or folder'),
         (["-n", "many"], 'argument -n: "many" is neither a number nor auto'),
     ],
 )
