@@ -202,8 +202,8 @@ def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
             break
         named = [one for one in declared if one.kind not in STARRED]
         if named or not declared:
-            constructor = vars(base).get("__init__")
-            doc = "\n".join(filter(None, map(inspect.getdoc, (base, constructor))))
+            sources = [base, *filter(None, [vars(base).get("__init__")])]
+            doc = "\n".join(filter(None, map(inspect.getdoc, sources)))
             own = [_declared(one, base, doc, constructor=True) for one in named]
             return [replace(one, keyword=one.keyword or by_keyword) for one in own]
         by_keyword = any(one.kind is one.VAR_KEYWORD for one in declared)

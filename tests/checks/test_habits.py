@@ -116,6 +116,19 @@ def test_a_gradient_that_is_wrong_everywhere_is_left_to_backward(verdict_of, che
     assert verdict_of("operators.faulty.wrong_sign", check, keys=keys).outcome == "passed"
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("SavesItsData.apply", "save tensors by ctx.save_for_backward, which notices a change"),
+        ("multiplies_its_data", "use tensors themselves, not .data or other aliases without a graph"),
+    ],
+)
+def test_how_to_save_a_tensor_depends_on_who_does(verdict_of, name, advice):
+    outcome = verdict_of(f"operators.habits.{name}", "saved")
+    assert outcome.outcome == "failed"
+    assert advice in outcome.message
+
+
 @pytest.mark.parametrize(("atol", "expected"), [("1e-9", "failed"), ("10.0", "passed")])
 def test_a_tolerance_of_the_check_is_heeded(verdict_of, atol, expected):
     keys = f"supports = {{ forward_ad = false, vmap = false }}\ntolerance = {{ check.linearity = {{ atol = {atol} }} }}"

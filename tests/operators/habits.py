@@ -386,6 +386,11 @@ class SavesItsData(Square):
         return x * x
 
 
+def multiplies_its_data(x):
+    """x ** 2, half of whose derivative comes from a product with memory that autograd does not watch."""
+    return 2 * x * x.data - x.detach() * x.data
+
+
 class KeepsItsOutput(torch.autograd.Function):
     """exp, whose derivative is its output."""
 

@@ -103,8 +103,9 @@ def _same_items(before: Mapping[str, object], after: Mapping[str, object]) -> Ve
     for name in {**before, **after}:
         if name in before and name in after:
             one, other = before[name], after[name]
-            is_same = one is other or (isinstance(one, PLAIN) and one == other)
-            how = "" if is_same else f"is another {'value' if isinstance(one, PLAIN) else 'object'}"
+            is_plain = isinstance(one, PLAIN)
+            is_same = one is other or (is_plain and type(one) is type(other) and one == other)
+            how = "" if is_same else f"is another {'value' if is_plain else 'object'}"
         else:
             how = "is removed" if name in before else "is added"
         if how:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from opcheck.checks.calls import Call, Result, copies, ordinary, tensors_among
+from opcheck.checks.raw_gradients import have_own_backward
 from opcheck.checks.relations import Row, compared, relation
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, NO_GRAPH, Verdict, fails
@@ -19,6 +20,10 @@ from opcheck.samples.results import has_derivative
 
 TRIES = 5
 """The maximum number of pairs of calls to make until the garbage collector does not run during one."""
+
+IN_FUNCTIONS = "save tensors by ctx.save_for_backward, which notices a change"
+IN_COMPOSITIONS = "use tensors themselves, not .data or other aliases without a graph: autograd notices a change of those"
+"""What to write in an autograd.Function, and in a function that is made of others."""
 
 References = dict[str, "weakref.ref[Tensor]"]
 
@@ -53,7 +58,7 @@ def rows(subject: Subject, here: Result) -> Iterator[Verdict]:
         verdict = compared(subject, Row("the gradients", gradient, here.gradient))
         if verdict.is_failure:
             title = f"{name} changed in place between forward and backward, and the gradients are silently wrong"
-            hint = "save tensors by ctx.save_for_backward, which notices a change"
+            hint = IN_FUNCTIONS if have_own_backward(call.outputs) else IN_COMPOSITIONS
             verdict = fails(f"saved: {title}", f"off {verdict.detail}\n{hint}")
         yield verdict
     if len(names) > 1:  # after several calls, since a cache of only the last call does not grow
