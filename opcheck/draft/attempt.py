@@ -60,6 +60,9 @@ NO_GUESS: Depth = ()
 OUT_OF_SIGHT: Depth = (0,)
 """The depth of an exception raised in C++, without any Python frame of the operator."""
 
+NO_LEAVES = "no tensor to differentiate with respect to"
+"""Why a sample with tensors of integers alone is refused."""
+
 RETURNED: Depth = (sys.maxsize,)
 """The depth of a call that returned, but with results that show no derivative."""
 
@@ -271,7 +274,7 @@ def shown(function: TestedFunction, sample: SampleData) -> Accepted:
     """
     leaves = function.inputs.leaves
     if not leaves:
-        raise Refused("no tensor to differentiate with respect to", OUT_OF_SIGHT)
+        raise Refused(NO_LEAVES, OUT_OF_SIGHT)
     kept = copies(leaves)  # a call may write to its arguments
     state = torch.get_rng_state()
     outputs, again = function(), function(*kept)

@@ -525,6 +525,11 @@ class TestWhatHasNothingToDifferentiate:
         assert "[2, 3] }] }: the operator returned an object of functools.partial" in own.refusal()
         assert own.caller.untestable == MOST_UNTESTABLE
 
+    def test_a_sample_of_integers_alone_has_raised_nothing(self):
+        own = search("torch.bincount", [{"args": [{"shape": [3], "dtype": "int64", "low": 0, "high": 3}]}])
+        assert own.draft() is None
+        assert "high = 3 }] }: no tensor to differentiate with respect to; " in own.refusal()
+
     def test_what_returns_none_may_have_written_to_its_arguments(self, monkeypatch):
         def written(x):
             return None

@@ -22,7 +22,9 @@ TRIES = 5
 """The maximum number of pairs of calls to make until the garbage collector does not run during one."""
 
 IN_FUNCTIONS = "save tensors by ctx.save_for_backward, which notices a change"
-IN_COMPOSITIONS = "use tensors themselves, not .data or other aliases without a graph: autograd notices a change of those"
+IN_COMPOSITIONS = (
+    "use tensors themselves, not .data or other aliases without a graph: autograd notices a change of those"
+)
 """What to write in an autograd.Function, and in a function that is made of others."""
 
 References = dict[str, "weakref.ref[Tensor]"]
