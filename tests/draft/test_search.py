@@ -526,7 +526,7 @@ class TestWhatHasNothingToDifferentiate:
         assert own.caller.untestable == MOST_UNTESTABLE
 
     def test_a_sample_of_integers_alone_has_raised_nothing(self):
-        own = search("torch.bincount", [{"args": [{"shape": [3], "dtype": "int64", "low": 0, "high": 3}]}])
+        own = search("torch.bincount", [[{"args": [{"shape": [3], "dtype": "int64", "low": 0, "high": 3}]}]])
         assert own.draft() is None
         assert "high = 3 }] }: no tensor to differentiate with respect to; " in own.refusal()
 
