@@ -41,7 +41,7 @@ SPOILING = "supports = { second_order = false, forward_ad = false, vmap = false,
 REMEMBERING = (
     "operators.habits.WrongNowAndThen.apply", "operators.habits.CachesByShape.apply", "operators.diagnosed.scripted",
     "operators.diagnosed.scripted_in_part", "operators.diagnosed.scripted_and_cut",
-    "operators.habits.RandomAtSecondOrder.apply",
+    "operators.habits.RandomAtSecondOrder.apply", "operators.side_effects.grows_with_each_call",
 )  # fmt: skip
 """What they have done before, they remember where nobody can put it back: a count of calls, at some of which the first
 is wrong; a cache, which the first call fills; the code that TorchScript makes after a few calls; random numbers, some
