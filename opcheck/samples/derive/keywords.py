@@ -25,9 +25,10 @@ TINY = 1e-3
 """A number below is taken for an epsilon and stays small: a large epsilon may change the gradient on purpose."""
 UNVARIED = (
     "inplace", "in_place", "out", "use_input_stats", "generator",
-    "detach", "requires_grad", "create_graph", "retain_graph", "differentiable",
+    "detach", "no_grad", "stop_gradient", "requires_grad", "create_graph", "retain_graph", "differentiable",
 )  # fmt: skip
-"""The keywords that are not varied, since they select another operator rather than what it computes."""
+"""The keywords that are not varied, since they select another operator, or whether there is a graph, rather than what
+is computed."""
 
 
 def by_keyword(sample: Sample, scope: Scope) -> Iterator[Derived]:
