@@ -181,14 +181,16 @@ class Comparison:
     def is_of_float32(self) -> bool:
         """Whether the function rounds to single precision, at least in part, and this explains `difference`.
 
-        Its values are then numbers of float32, or vary at random by about the same amount, whatever the step. Terms
+        Its values then vary at random by about the same amount, whatever the step, or are all numbers of float32. Terms
         that cancel may be as large as the largest number among inputs and outputs.
         """
         if not self.difference.numel():
             return False
         numbers = (self.slopes.above.nan_to_num(), self.point.coordinates)
         largest = max(float(own.abs().max()) for own in numbers)
-        moves = UNIT_OF_SINGLE * largest if self._has_values_of(torch.float32) else self._noise_of_float32(largest)
+        moves = self._noise_of_float32(largest)
+        if not moves and self._has_values_of(torch.float32):  # steps so small that no value changes
+            moves = UNIT_OF_SINGLE * largest
         error = self.fine.error_by(torch.full_like(self.slopes.above, EXPLAINED * moves))
         if not moves or not bool((self.difference.abs() <= error).all()):
             return False
