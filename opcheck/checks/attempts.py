@@ -140,13 +140,10 @@ def _passed(samples: Sequence[Sample], positional: Sequence[str]) -> list[Mappin
 
     A position at which some samples pass a tensor, a list or nothing may mean another overload.
     """
-    plain = [
-        all(place < len(one.args) and isinstance(one.args[place], (bool, int, float, str)) for one in samples)
-        for place in range(len(positional))
-    ]
-    named = ([*zip(plain, positional, one.args, strict=False)] for one in samples)
+    named = [dict(zip(positional, one.args, strict=False)) for one in samples]
+    plain = {name for name in positional if all(isinstance(own.get(name), (bool, int, float, str)) for own in named)}
     return [
-        {**{name: value for is_plain, name, value in own if is_plain}, **one.kwargs}
+        {name: value for name, value in own.items() if name in plain} | one.kwargs
         for own, one in zip(named, samples, strict=True)
     ]
 

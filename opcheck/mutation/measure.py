@@ -150,11 +150,12 @@ def measure(target: Target) -> Measured | Ended:
     """
     if not target.looks:
         return Measured(target.operator.id, ())
-    for one in target.written():
+    written = list(target.written())
+    for one in written:
         answer = look(one).answer
         if answer in FIRST and not _passes(one):
             return Ended(f"{answer} fails without a mutation, at the sample {one.written.name}: mend this first")
-    met = _meeting(target, target.conditions, target.written(), lambda _: True)
+    met = _meeting(target, target.conditions, written, lambda _: True)
     if target.further and target.derive != "none":
         left = _without(target.conditions, met)
         met |= _meeting(target, left, target.derived(left, thorough=target.derive == "thorough"), _holds)
