@@ -191,8 +191,10 @@ class Comparison:
         moves = self._noise_of_float32(largest)
         if not moves and self._has_values_of(torch.float32):  # steps so small that no value changes
             moves = UNIT_OF_SINGLE * largest
+        if not moves:
+            return False
         error = self.fine.error_by(torch.full_like(self.slopes.above, EXPLAINED * moves))
-        if not moves or not bool((self.difference.abs() <= error).all()):
+        if not bool((self.difference.abs() <= error).all()):
             return False
         again = self.point.looped_differences(self.directions.moved, self.numbers.eps)
         return torch.equal(again.above, self.slopes.above)  # otherwise the function is random

@@ -60,9 +60,6 @@ NO_GUESS: Depth = ()
 OUT_OF_SIGHT: Depth = (0,)
 """The depth of an exception raised in C++, without any Python frame of the operator."""
 
-NO_LEAVES = "no tensor to differentiate with respect to"
-"""Why a sample with tensors of integers alone is refused."""
-
 RETURNED: Depth = (sys.maxsize,)
 """The depth of a call that returned, but with results that show no derivative."""
 
@@ -79,6 +76,8 @@ class Refused(Exception):
     """The exception, if it is an `Untestable`, or would end the process, such as SystemExit."""
     needs_gpu: bool = False
     """Whether the operator needs a GPU, and there is none: every other call fails as well."""
+    is_raised: bool = False
+    """Whether the operator raised: `why` is its exception, not what opcheck has against the sample."""
 
     @classmethod
     def by(cls, error: BaseException, device: str = "cpu") -> Refused:
@@ -94,7 +93,7 @@ class Refused(Exception):
             source = " ".join(linecache.getline(file, line).strip() for line in range(max(last - 2, 1), last + 1))
         gpu = device == "cpu" and needs_gpu(why, source)  # elsewhere, its tensors are on a device
         ending = None if isinstance(error, Exception) else error.with_traceback(None)
-        return cls(why, (*RETURNED, 0) if gpu else depth, source, ending, gpu)
+        return cls(why, (*RETURNED, 0) if gpu else depth, source, ending, gpu, is_raised=True)
 
 
 def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
@@ -274,7 +273,7 @@ def shown(function: TestedFunction, sample: SampleData) -> Accepted:
     """
     leaves = function.inputs.leaves
     if not leaves:
-        raise Refused(NO_LEAVES, OUT_OF_SIGHT)
+        raise Refused("no tensor to differentiate with respect to", OUT_OF_SIGHT)
     kept = copies(leaves)  # a call may write to its arguments
     state = torch.get_rng_state()
     outputs, again = function(), function(*kept)

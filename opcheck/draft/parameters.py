@@ -168,8 +168,7 @@ def parameters_of(operator: Callable[..., Any], path: str) -> list[list[Paramete
     if not required and any(one.kind is one.VAR_POSITIONAL and one.name not in PLAIN for one in declared):
         return unknown
     owner = getattr(operator, "__self__", None)
-    documented = (owner, owner.forward) if is_function(owner) else (operator,)
-    doc = "\n".join(filter(None, map(inspect.getdoc, documented)))
+    doc = _documentation(*((owner, owner.forward) if is_function(owner) else (operator,)))
     listed = [
         Parameter(one.name, (), False) if one.kind in STARRED else _declared(one, operator, doc) for one in declared
     ]
@@ -202,12 +201,16 @@ def parameters_of_constructor(make: type[Module]) -> list[Parameter]:
             break
         named = [one for one in declared if one.kind not in STARRED]
         if named or not declared:
-            sources = [base, *filter(None, [vars(base).get("__init__")])]
-            doc = "\n".join(filter(None, map(inspect.getdoc, sources)))
+            doc = _documentation(base, vars(base).get("__init__"))
             own = [_declared(one, base, doc, constructor=True) for one in named]
             return [replace(one, keyword=one.keyword or by_keyword) for one in own]
         by_keyword = any(one.kind is one.VAR_KEYWORD for one in declared)
     return []
+
+
+def _documentation(*objects: Any) -> str:
+    """Return the docstrings of several objects, one after the other. None has none, whatever Python says about it."""
+    return "\n".join(filter(None, (inspect.getdoc(one) for one in objects if one is not None)))
 
 
 def _declared(

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch._library.custom_ops import CustomOpDef
 
-from opcheck.draft.attempt import NO_GUESS, NO_LEAVES, OUT_OF_SIGHT, RETURNED, Caller, Refused
+from opcheck.draft.attempt import NO_GUESS, OUT_OF_SIGHT, Caller, Refused
 from opcheck.draft.data import SampleData
 from opcheck.draft.draft import Accepted, Draft
 from opcheck.draft.guess import DOMAINS, constructions, first_samples, further_samples, within
@@ -103,8 +103,7 @@ class Search:
             why = f"no guess for the parameter {unknown}" if unknown else f"cannot guess arguments from its {what}"
             return f"{why}; {advice}"
         call, nearest = self.caller.nearest
-        is_raised = nearest.depth != RETURNED and nearest.why != NO_LEAVES
-        why = f"{render(call)}{' raised' if is_raised else ':'} {nearest.why}"
+        why = f"{render(call)}{' raised' if nearest.is_raised else ':'} {nearest.why}"
         if nearest.needs_gpu:
             return f"{why}; {NEEDS_GPU}" + ("" if has_interpreter() else OR_INTERPRETER)
         if not self.own.given:

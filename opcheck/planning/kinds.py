@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from opcheck.settings import Settings
 from opcheck.spec.checks import BUILTIN, CheckKind
 from opcheck.spec.problems import Problem, SpecError, listing, nearest, place_of
-from opcheck.text import class_of, message_of
+from opcheck.text import class_of, one_line
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -66,7 +66,7 @@ def _loaded(entry: EntryPoint) -> CheckKind | str:
     try:
         kind = entry.load()
     except (Exception, SystemExit) as error:
-        return f"importing {entry.value} failed: {class_of(error)}: {' '.join(message_of(error).split())}"
+        return f"importing {entry.value} failed: {one_line(error)}"
     return kind if isinstance(kind, CheckKind) else f"{entry.value} is not a check, but of type {class_of(kind)}"
 
 
@@ -104,8 +104,7 @@ def _problem(settings: Settings, index: int, name: str, error: BaseException) ->
     if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
         what = f'no module named "{error.name}"'
         return settings.problem(place, what, f"a module on sys.path or in {settings.root}", _nearest(settings, name))
-    text = " ".join(message_of(error).split())
-    return settings.problem(place, f'importing the plugin "{name}" failed: {class_of(error)}: {text}')
+    return settings.problem(place, f'importing the plugin "{name}" failed: {one_line(error)}')
 
 
 def _nearest(settings: Settings, name: str) -> str:
