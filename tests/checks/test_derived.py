@@ -20,6 +20,8 @@ from opcheck.strides import MEMORIES
 ONE = "samples = [{ args = [{ shape = [2, 3] }] }]"
 TWO = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3] }] }]"
 BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
+REAL_BY_DAY = pytest.mark.parametrize("dtype", ["float64", pytest.param("complex128", marks=pytest.mark.nightly)])
+DERIVE = pytest.mark.parametrize("derive", ["standard", pytest.param("thorough", marks=pytest.mark.nightly)])
 SEEDS = pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 5))])
 
 WRONG = {
@@ -314,7 +316,7 @@ def test_a_call_that_waits_for_others_is_none_that_takes_long(tmp_path, monkeypa
     assert (" slow" in found.reason) is is_busy
 
 
-@BOTH
+@REAL_BY_DAY
 @pytest.mark.parametrize("name", FURTHER)
 def test_each_way_to_vary_shows_what_only_it_shows(tmp_path, outcomes, name, dtype):
     what, sample, samples = FURTHER[name]
@@ -502,15 +504,16 @@ def test_what_is_passed_by_position_varies_as_well(tmp_path, dtype):
     assert "add this sample: { args = [{ shape = [1, 1] }, true, 2.0] }" in found.message
 
 
-def test_a_change_is_made_to_one_of_the_samples_unless_the_project_is_thorough(tmp_path):
-    def looks(derive, *factors):
+@DERIVE
+def test_a_change_is_made_to_one_of_the_samples_unless_the_project_is_thorough(tmp_path, derive):
+    def looks(*factors):
         samples = (f"{{ {ARGS}, kwargs = {{ factor = {own} }}, vary = ['size'] }}" for own in factors)
         found = outcome_of(tmp_path, "scaled", "float64", f"samples = [{', '.join(samples)}]", derive=derive)
         assert found.outcome == "passed", found.message
         return found.fields["derived"]["hold"]
 
-    assert looks("standard", 1.0, 2.0, 3.0) == looks("standard", 1.0)
-    assert looks("thorough", 1.0, 2.0, 3.0) > 2 * looks("thorough", 1.0)
+    one, three = looks(1.0), looks(1.0, 2.0, 3.0)
+    assert three > 2 * one if derive == "thorough" else three == one
 
 
 @BOTH
@@ -549,7 +552,7 @@ def test_a_gradient_of_nan_is_a_fault_where_the_function_is_smooth_and_a_note_at
 
 
 @BOTH
-@pytest.mark.parametrize("derive", ["standard", "thorough"])
+@DERIVE
 @pytest.mark.parametrize(("name", "samples"), [("square", ONE), ("scaled", ONE), ("product", TWO)])
 def test_right_operators_pass(tmp_path, name, samples, derive, dtype):
     found = outcome_of(tmp_path, name, dtype, samples, derive=derive)
@@ -600,7 +603,7 @@ def test_what_the_constructor_of_a_module_may_be_passed_varies(tmp_path, name, d
 
 @BOTH
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("derive", ["standard", pytest.param("thorough", marks=pytest.mark.nightly)])
+@DERIVE
 def test_a_right_module_passes_however_it_is_constructed(tmp_path, derive, seed, dtype):
     found = outcome_of(tmp_path, "Squares", dtype, keys=MODULE, derive=derive, seed=seed)
     assert found.outcome == "passed", found.message
@@ -874,6 +877,7 @@ def test_a_real_tensor_beside_a_complex_one_is_tried(tmp_path, derive, seed):
     assert right.outcome == "passed", right.message
 
 
+@pytest.mark.nightly
 @BOTH
 @pytest.mark.parametrize(("name", "expected"), [("Tracked", "passed"), ("TrackedInEvaluation", "failed")])
 def test_other_keywords_of_a_constructor_have_other_checks_if_the_project_is_thorough(tmp_path, name, expected, dtype):

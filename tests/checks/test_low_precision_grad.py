@@ -13,6 +13,7 @@ from opcheck.spec.device_profile import DeviceProfile
 
 CHECK = "low_precision_grad"
 COARSE = ("float32", "bfloat16", "float16", "complex64")
+BFLOAT16_BY_DAY = ["bfloat16", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("float32", "float16"))]
 PAIR = "samples = [{ args = [{ shape = [2, 3] }, { shape = [2, 3] }] }]"
 NO_DOUBLE = 'dtypes = ["float32", "bfloat16", "float16", "complex64"]'
 
@@ -70,7 +71,7 @@ class TestWrongGradients:
         assert judged(outcomes, "operators.coarse.tripled_in_half")["float32"].outcome == "failed"
         assert judged(outcomes, "operators.coarse.tripled")["float32"].outcome == "passed"
 
-    @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+    @pytest.mark.parametrize("dtype", BFLOAT16_BY_DAY)
     def test_a_few_percent_are_found_in_all_families(self, outcomes, dtype):
         found = outcomes(scaled.spec_of("off"), checks=(CHECK,), dtypes=(dtype,))
         caught = [case for case, outcome in found.items() if outcome.outcome == "failed"]
@@ -235,7 +236,7 @@ class TestLongSums:
         ("name", "samples", "words", "dtype"),
         [
             (*SCALED, "float16"),
-            (*ADDED, "bfloat16"),
+            pytest.param(*ADDED, "bfloat16", marks=pytest.mark.nightly),
             pytest.param(*SCALED, "bfloat16", marks=pytest.mark.nightly),
             pytest.param(*ADDED, "float16", marks=pytest.mark.nightly),
         ],

@@ -39,6 +39,7 @@ def test_every_check_runs():
         ("numpy.sin", "error", 'reference: importing "numpy" failed'),
     ],
 )
+@pytest.mark.nightly
 def test_a_reference_in_torch_is_compared_with(tmp_path, reference, outcome, says):
     spec = (
         f'[[operator]]\nname = "torch.sin"\nsamples = [{{ args = [{{ shape = [3] }}] }}]\nreference = "{reference}"\n'

@@ -277,7 +277,14 @@ class TestCommandLine:
         assert reading.stderr.read() == ""
         assert reading.wait(timeout=60) == 0
 
-    @pytest.mark.parametrize("command", ["validate", "list", "run specs/good.toml --check=vmap --report-json=r.json"])
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "validate",
+            "list",
+            pytest.param("run specs/good.toml --check=vmap --report-json=r.json", marks=pytest.mark.nightly),
+        ],
+    )
     def test_a_closed_output_is_no_error(self, project, command):
         line = f"{sys.executable} -m opcheck {command} <&- >&-"
         done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)

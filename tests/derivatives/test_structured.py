@@ -67,7 +67,17 @@ OPERATORS = {
     "attention": Operator(attention, ((16, 4, 8, 8), (16, 4, 8, 8), (16, 4, 8, 8))),
 }
 CASES = [(name, dtype) for name, operator in OPERATORS.items() for dtype in operator.dtypes]
-EACH = pytest.mark.parametrize(("name", "dtype"), CASES, ids=[f"{n}-{str(d)[6:]}" for n, d in CASES])
+IDS = [f"{name}-{str(dtype)[6:]}" for name, dtype in CASES]
+EACH = pytest.mark.parametrize(("name", "dtype"), CASES, ids=IDS)
+EACH_BY_NIGHT = pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        pytest.param(name, dtype, marks=[pytest.mark.nightly] * (dtype != OPERATORS[name].dtypes[-1]))
+        for name, dtype in CASES
+    ],
+    ids=IDS,
+)
+"""By day in the last dtype alone."""
 
 
 def planted(function, leaf, index, change):
@@ -104,7 +114,7 @@ def test_right_operators_pass_in_all_entries(name, dtype):
     assert ask(operator.function, leaves, "forward_ad") is None
 
 
-@EACH
+@EACH_BY_NIGHT
 def test_one_wrong_entry_is_found_and_named_wherever_it_is_planted(name, dtype):
     operator = OPERATORS[name]
     leaves = operator.leaves(dtype)

@@ -172,6 +172,18 @@ def verdict(check, function, inputs):
         return check(function, inputs, raise_exception=False)
 
 
+BY_DAY = {
+    "Linear",
+    "Conv2d",
+    "BatchNorm1d, evaluating",
+    "LayerNorm",
+    "LSTM, projected",
+    "MultiheadAttention",
+    "Embedding",
+}
+"""One module of each kind: the parameters of these get wrong gradients by day, too."""
+
+
 def test_there_are_enough_of_them():
     assert len(MODULES) >= 70
 
@@ -184,7 +196,9 @@ def test_a_module_passes_with_captured_parameters(name):
     assert all(torch.equal(x, kept) for x, kept in zip(inputs, before, strict=True))
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(
+    "name", [name if name in BY_DAY else pytest.param(name, marks=pytest.mark.nightly) for name in MODULES]
+)
 def test_a_wrong_gradient_of_one_parameter_is_found(name):
     function, inputs = question(name)
     leaves = [x for x in inputs if x.requires_grad]

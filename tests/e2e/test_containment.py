@@ -335,6 +335,7 @@ def starts_and_exits(x):
 """
 
 
+@pytest.mark.nightly
 def test_a_process_that_an_operator_starts_neither_holds_up_a_run_nor_outlives_it(project):
     names = ("starts_and_exits", "child_leaves", "starts_and_hangs", "child_goes_on", "keeps")
     project.write("forks.py", FORKS)

@@ -234,7 +234,7 @@ class TestPresence:
             pytest.param(
                 "raise OSError('no driver')", "", "cpu", "importing opghost failed: OSError: no driver", marks=NIGHTLY
             ),
-            ("", "", "warp", "torch knows no device 'warp': "),
+            pytest.param("", "", "warp", "torch knows no device 'warp': ", marks=NIGHTLY),
             pytest.param("", 'seed = "opghost:sow"', "cpu", 'seed = "opghost:sow" is not there: ', marks=NIGHTLY),
             pytest.param(
                 "", 'synchronize = "opgost:wait"', "cpu", 'synchronize = "opgost:wait" is not there: ', marks=NIGHTLY

@@ -34,6 +34,8 @@ def sections(name: str) -> dict[str, str]:
 
 
 RECIPES = sections("cookbook.md")
+BY_NIGHT = ("A quantized layer", "A reversed gradient", "Complex inputs")
+"""Those that take longest."""
 KERNELS = sections("triton.md")
 EXIT_CODES = {
     "A kernel and its spec": [0, 1, 0, 1, 2],
@@ -108,7 +110,14 @@ def in_shell(project) -> Callable[[str], Finished]:
     return run
 
 
-@pytest.mark.parametrize("recipe", [name for name in RECIPES if name != "A C++ extension"])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        pytest.param(name, marks=[pytest.mark.nightly] * (name in BY_NIGHT))
+        for name in RECIPES
+        if name != "A C++ extension"
+    ],
+)
 def test_a_recipe_prints_what_is_shown(recipe, project, cli):
     codes = followed(RECIPES[recipe], project, lambda command: cli(*command.split()[1:]))
     assert codes == ([0, 1] if "```diff" in RECIPES[recipe] else [0])

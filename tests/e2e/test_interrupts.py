@@ -76,7 +76,13 @@ os.execv(os.path.join(os.path.dirname(sys.executable), sys.argv[1]), sys.argv[1:
 """Runs a command as a shell script does in the background: it ignores SIGINT."""
 
 
-@pytest.mark.parametrize("options", [("-n", "2"), ("--in-process",)], ids=["workers", "in-process"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(("-n", "2"), id="workers", marks=pytest.mark.nightly),
+        pytest.param(("--in-process",), id="in-process"),
+    ],
+)
 def test_sigterm_ends_a_run_in_the_background(shared, options):
     def run(project):
         return interrupted(project, signal.SIGTERM, *options, before=IN_BACKGROUND)
@@ -113,6 +119,7 @@ def crashed(shared):
     return shared("crash", run)
 
 
+@pytest.mark.nightly
 def test_a_crash_of_the_only_process_costs_the_cases_that_crash(crashed):
     assert crashed.code == 1
     assert crashed.outcomes == {

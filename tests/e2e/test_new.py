@@ -584,6 +584,7 @@ class TestOnADevice:
         project.write("demo.py", ON_SIM)
         return project
 
+    @pytest.mark.nightly
     def test_what_the_cpu_refuses_is_drafted_for_the_device(self, project):
         run = project.run("opcheck", "new", "demo.kernel", "--device", "sim")
         assert (run.code, "wrote 1 operator" in run.out) == (0, True), run.out + run.err

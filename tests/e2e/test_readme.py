@@ -102,6 +102,7 @@ class Reader:
             assert line == "..." or line in printed, f"{command}: not printed, or not in this order: {line}"
 
 
+@pytest.mark.nightly
 def test_every_command_of_the_page_does_what_it_shows_in_one_project(draw_run, tmp_path):
     draw_run.write_example(tmp_path)  # all at first: the text refers to the settings before it shows them
     reader = Reader(Project(tmp_path), draw_run)

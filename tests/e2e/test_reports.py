@@ -204,8 +204,9 @@ WITHOUT_ROOM = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="torch wrote a file, too, as its compiler was imported")
-@pytest.mark.parametrize("way", ["opcheck", pytest.param("pytest", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("way", ["opcheck", "pytest"])
 def test_a_report_that_finds_no_room_costs_nothing_else(shared, way):
     """What was written is whole, the run goes on to its end, says once what is missing and why, and is no success."""
     done = shared(f"full_{way}", lambda project: full(project, 1200, *WITHOUT_ROOM[way]))
@@ -277,6 +278,7 @@ def test_a_report_to_a_pipe_is_whole_when_the_run_ends(cli, project):
     assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
 
 
+@pytest.mark.nightly
 def test_standard_output_in_a_file_keeps_what_is_there(project):
     words = ("run", "specs/good.toml", "--check=backward", "--in-process", "--report-json=/dev/stdout")
     with open("kept", "w") as kept:

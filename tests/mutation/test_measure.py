@@ -129,7 +129,7 @@ BY_NIGHT = {"sum", "scaled", "elu"}
     [
         *(pytest.param(name, "gradient", marks=[pytest.mark.nightly] * (name in BY_NIGHT)) for name in PROVED),
         ("mul", "tangent"),
-        ("mul", "second derivative"),
+        pytest.param("mul", "second derivative", marks=pytest.mark.nightly),
     ],
 )
 def test_every_mutant_is_noticed_exactly_where_its_condition_is_met(tmp_path, name, of):

@@ -46,8 +46,8 @@ def test_a_verdict_is_the_same_in_any_company(operator, tmp_path):
     assert differences(operator, tmp_path, orders=2, pairs=20) == []
 
 
-BLOCKED = ("faulty.random", "side_effects.writes_to_the_second", "corpus.functions.random_value_of_sparse")
-"""Those whose calls differ by themselves, which are tested by day; the others by night."""
+BLOCKED = "corpus.functions.random_value_of_sparse"
+"""The one that is tested by day: its calls differ by themselves."""
 
 
 @each([pytest.param(one, marks=() if one.name.endswith(BLOCKED) else pytest.mark.nightly) for one in OPERATORS])
@@ -56,9 +56,9 @@ def test_what_blocks_a_case_does_not_pass(operator, tmp_path):
 
 
 REMEMBERING = [
-    pytest.param(name, marks=pytest.mark.nightly if "scripted" in name else ()) for name in company.REMEMBERING
+    pytest.param(name, marks=() if "CachesByShape" in name else pytest.mark.nightly) for name in company.REMEMBERING
 ]
-"""Those in TorchScript, which compiles again and again, are tested by night."""
+"""By night, but for one."""
 
 
 @pytest.mark.parametrize("name", REMEMBERING)

@@ -106,6 +106,7 @@ def run(mutate, minutes=5.0, **more):
     return mutate.run(["opcheck/checks/size.py"], 0, 0, minutes=minutes, seconds=60, near=True, **more)
 
 
+@pytest.mark.nightly
 def test_survivors_are_printed_with_their_places_and_tried_again_only_where_that_is_asked_for(mutate, project, capsys):
     survivors = run(mutate)
     out = capsys.readouterr().out
