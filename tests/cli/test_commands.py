@@ -160,6 +160,7 @@ class TestDevices:
         assert lines[0].startswith("cpu      present (1)")
         assert lines[1].startswith("cuda     ")
 
+    @pytest.mark.nightly
     def test_json_has_an_object_for_each_device(self, cli, project):
         project.write(
             "devices/ghost.toml",
@@ -188,6 +189,7 @@ class TestDevices:
         assert {tuple(record) for record in records} == {KEYS}
         assert [record["lacks"] for record in records] == [[], [], ["float64", "complex128"], []]
 
+    @pytest.mark.nightly
     def test_a_profile_on_the_command_line_is_one_of_them(self, cli, project):
         project.write("mine.toml", '[device]\nname = "mine"\ntorch = "cpu"\nmodule = "bad_backend"\n')
         project.write("bad_backend.py", "raise SystemExit(3)\n")

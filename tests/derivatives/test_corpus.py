@@ -67,8 +67,9 @@ def test_a_fault_is_found_by_each_check_that_should(engine, entry, dtype):
         assert not any(isinstance(disagreement, Exception) for disagreement in disagreements.values())
 
 
+@pytest.mark.nightly
 @engines
-@each((*FAULTS, *LOW_ACCURACY), one_by_day=True)
+@each((*FAULTS, *LOW_ACCURACY))
 def test_no_other_jacobian_is_blamed_for_it(engine, entry, dtype):
     others = set(JACOBIANS) - entry.caught_by - entry.either - entry.disclaims
     assert found(engine, others, entry, dtype)[0] == set()

@@ -212,6 +212,7 @@ class TestPresence:
         project.write("opghost.py", source)
         project.write("d/ghost.toml", f'[device]\nname = "ghost"\ntorch = "{torch}"\nmodule = "opghost"\n{keys}\n')
 
+    @pytest.mark.nightly
     def test_a_device_that_is_present_is_tested(self, cli, project):
         self.device(project, "print('hello')")
         shown = cli("devices")

@@ -132,6 +132,7 @@ def test_a_crash_of_the_only_process_costs_the_cases_that_crash(crashed):
     assert places == {("crash.toml", 3), ("crash.toml", 9), ("large.toml", 3)}
 
 
+@pytest.mark.nightly
 def test_a_crash_at_a_derived_sample_says_at_which(crashed):
     record = crashed.records[DERIVED]
     assert record["reason"] == "the process crashed (SIGABRT), at sample 0 with size 3 -> 17"

@@ -160,6 +160,7 @@ def test_mistakes_of_several_files_come_all_at_once(cli, project):
         assert run.code == 2
 
 
+@pytest.mark.nightly
 def test_plain_pytest_shows_the_same_lines_and_no_traceback(shared):
     def run(project):
         for name, (text, *_) in MISTAKES.items():

@@ -252,6 +252,7 @@ class TestRunning:
         assert counts(run) == "2 passed, 2 skipped"
         assert run.code == 0
 
+    @pytest.mark.nightly
     def test_an_absent_device_that_is_named_is_a_usage_error(self, plain_pytest):
         for name in ("mps", "cpu,mps"):
             run = plain_pytest("specs", f"--opcheck-device={name}", "--opcheck-check=backward", "-q")

@@ -77,6 +77,7 @@ def test_a_wrong_operator_fails_by_its_name_with_its_remedy(opcheck):
     assert "memory: the values of inputs with gaps in memory differ" in output
 
 
+@pytest.mark.nightly
 def test_a_right_one_passes(opcheck):
     assert opcheck(spec("double"), *RUN, "--check", "memory")[0] == 0
 

@@ -65,7 +65,8 @@ class TestHeader:
         assert done.header["seconds"] > 0
         assert done.header["started"].endswith("+00:00")
 
-    @pytest.mark.parametrize("options", [(), pytest.param(("-n2",), marks=pytest.mark.nightly)], ids=["alone", "xdist"])
+    @pytest.mark.nightly
+    @pytest.mark.parametrize("options", [(), ("-n2",)], ids=["alone", "xdist"])
     def test_plain_pytest_says_the_same(self, project, options):
         done = project.run("pytest", "specs", "--opcheck-check=vmap", "--opcheck-report-json=report.json", *options)
         assert done.header["command"][:2] == ["pytest", "specs"]

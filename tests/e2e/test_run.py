@@ -207,10 +207,8 @@ def threads(x):
 """
 
 
-@pytest.mark.parametrize(
-    ("own", "expected"),
-    [(["-u", "OMP_NUM_THREADS"], "1"), pytest.param(["OMP_NUM_THREADS=3"], "3", marks=pytest.mark.nightly)],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize(("own", "expected"), [(["-u", "OMP_NUM_THREADS"], "1"), (["OMP_NUM_THREADS=3"], "3")])
 def test_a_reference_takes_one_thread_unless_the_user_sets_another_number(project, own, expected):
     project.write("demo.py", OPERATORS + REPORTING)
     lines = [

@@ -83,6 +83,12 @@ def test_all_that_holds_gives_exit_code_0(cli):
     assert cli("run", "--tag=quick", "--check=variants").code == 0
 
 
+def in_a_worker(option, expression, column):
+    """Return the options of a run in another process, and the line that it prints."""
+    line = f"opcheck: Wrong expression passed to '{option}': {expression}: at column {column}: "
+    return pytest.param(["-n", "1", option, expression], line, marks=pytest.mark.nightly)
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [
@@ -110,12 +116,8 @@ def test_all_that_holds_gives_exit_code_0(cli):
             'specs/good.toml: the selection (derive = none) leaves out "demo.double::derived[cpu-float64]"',
         ),
         (["-k", "and and"], "Wrong expression passed to '-k'"),
-        (["-n", "1", "-k", "double and"], "opcheck: Wrong expression passed to '-k': double and: at column 11: "),
-        pytest.param(
-            ["-n", "1", "-m", "quick and"],
-            "opcheck: Wrong expression passed to '-m': quick and: at column 10: ",
-            marks=pytest.mark.nightly,
-        ),
+        in_a_worker("-k", "double and", 11),
+        in_a_worker("-m", "quick and", 10),
         (["--junitxml="], 'argument --junitxml: "" is not a file; expected a path'),
         (["--against="], 'argument --against: "" is not a file; expected a path'),
         (["specs/bad.toml", "--tag=quick"], 'opcheck: unknown tag "quick": the specs have no tag'),

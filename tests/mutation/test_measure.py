@@ -144,7 +144,8 @@ DRAWN = 'name = "torch.Tensor.exponential_"\ninplace = true\nreseed = true\nsupp
 DRAWN += 'dtypes = { forward = ["floating"] }\nsamples = [{ args = [{ shape = [3, 2] }] }]'
 
 
-@pytest.mark.parametrize("spec", [pytest.param(SIN, marks=pytest.mark.nightly), DRAWN], ids=["sin", "exponential_"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("spec", [SIN, DRAWN], ids=["sin", "exponential_"])
 def test_mutants_are_noticed_at_derived_samples(tmp_path, spec):
     target = target_of(tmp_path, spec, "standard")
     proofs = [prove(target, answer) for _, answer in drawn([measure(target)], 0)]

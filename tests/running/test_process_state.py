@@ -33,6 +33,7 @@ def test_cases_on_a_gpu_run_without_tf32_whatever_the_process_has():
         torch.backends.cudnn.allow_tf32 = before
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="one setting holds for all of cuDNN")
 def test_a_process_may_have_set_tf32_for_a_part_of_cudnn():
     code = (
