@@ -138,6 +138,7 @@ def test_a_crash_at_a_derived_sample_says_at_which(crashed):
     assert record["reason"] == "the process crashed (SIGABRT), at sample 0 with size 3 -> 17"
 
 
+@pytest.mark.nightly
 def test_junit_says_what_became_of_the_process(crashed):
     record = crashed.records[VARIANTS]
     told = {case[0].text: case for case in ElementTree.fromstring(crashed.err).iter("testcase") if len(case)}
