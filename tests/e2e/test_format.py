@@ -138,7 +138,6 @@ def test_they_hold_in_a_run_and_their_names_are_found(written):
     assert set(shown.outcomes.values()) == {"passed"}
 
 
-@pytest.mark.nightly
 def test_known_failures_of_a_file_stand_in_its_defaults(written):
     written.write("mine/known.toml", KNOWN)
     shown = written.run("opcheck", "run", "--check", "backward", "--dtype", "float64", "--report-json", "report.json")
