@@ -56,7 +56,7 @@ class Call:
         """Random cotangents of the outputs, equal in each call; ones if any output is not strided."""
         if are_strided(self.outputs):
             return vectors_like(self.outputs)
-        return tuple(torch.ones_like(output) for output in self.outputs)
+        return tuple(map(ones_like, self.outputs))
 
     def gradients(
         self, cotangents: Iterable[Tensor] | None = None, *, create_graph: bool = False, retain_graph: bool = True

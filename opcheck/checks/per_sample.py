@@ -196,6 +196,10 @@ def _obstacle(subject: Subject, derivative: bool, refusal: Refusal) -> Verdict |
         return out_of_memory(error)
     except Exception as error:
         return replace(refusal(subject, f"the operator refuses the sample: {one_line(error)}"), cause=error)
+    if derivative and subject.output_info.sparse:
+        return cannot(subject.output_info.sparse, AS_DENSE)
+    if derivative and subject.unfit_cotangents:
+        return cannot(subject.unfit_cotangents, WHAT_COTANGENTS_ARE)
     unusable = tried(lambda: subject.function.surrogate) if derivative else None
     if not isinstance(unusable, Exception):
         return None
@@ -203,6 +207,10 @@ def _obstacle(subject: Subject, derivative: bool, refusal: Refusal) -> Verdict |
     return cannot(what, WHAT_A_SURROGATE_IS, cause=unusable)
 
 
+AS_DENSE = """\
+cotangents of sparse tensors are ambiguous: write outputs = { apply = "to_dense" }, or "values" to test what is stored
+from Python, pass a function that returns the tensor .to_dense()"""
+WHAT_COTANGENTS_ARE = "expected one for each output that requires grad, of its shape and dtype"
 WHAT_A_SURROGATE_IS = "expected a function of the same arguments, with outputs of the same shapes and dtypes"
 
 

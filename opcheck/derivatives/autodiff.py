@@ -205,7 +205,7 @@ class Sum(Derivative):
     """The sum of all real coordinates of the tensors that `inner` returns, a scalar."""
 
     def _of(self, function: Callable[..., Tensors], arguments: Tensors, batch: Sequence[int]) -> Tensors:
-        total = torch.zeros(())
+        total = torch.zeros((), device="cpu")
         for tensor in function(*arguments):
             sums = tensor.reshape(*batch, tensor.numel() // prod(batch)).sum(-1)
             total = total + (sums.real + sums.imag if sums.is_complex() else sums)

@@ -43,14 +43,14 @@ def vector(tensors: Sequence[Tensor]) -> Tensor:
     """Return the real coordinates of several tensors, concatenated: float64, on the CPU, of shape (N,)."""
     # cat() copies, even a single tensor.
     pieces = [_plain(tensor).reshape(-1) for tensor in tensors]
-    return torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.float64)
+    return torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.float64, device="cpu")
 
 
 def rows_of(batches: Sequence[Tensor], count: int) -> Tensor:
     """Return the real coordinates of batches of tensors, each of shape (count, ...), as the rows of a matrix."""
     plain = [_plain(batch) for batch in batches]
     pieces = [batch.reshape(count, batch.numel() // count) for batch in plain]
-    return torch.cat(pieces, 1) if pieces else torch.zeros(count, 0, dtype=torch.float64)
+    return torch.cat(pieces, 1) if pieces else torch.zeros(count, 0, dtype=torch.float64, device="cpu")
 
 
 def _plain(tensor: Tensor) -> Tensor:

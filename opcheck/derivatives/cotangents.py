@@ -28,8 +28,8 @@ FEW = 512
 
 
 def _numbers(size: int, number: int, away_from_zero: bool) -> Tensor:
-    generator = torch.Generator().manual_seed(1000 * size + number)
-    numbers = torch.rand(size, generator=generator, dtype=torch.float64) * 2 - 1
+    generator = torch.Generator("cpu").manual_seed(1000 * size + number)
+    numbers = torch.rand(size, generator=generator, dtype=torch.float64, device="cpu") * 2 - 1
     return (numbers + torch.where(numbers < 0, -1.0, 1.0)) / 2 if away_from_zero else numbers
 
 
@@ -53,7 +53,7 @@ def directions(size: int, count: int | None = None, side: Side = "inputs") -> Te
     inputs, of outputs, and to nearby points are independent of each other, even if the sizes are equal.
     """
     if count is None:
-        return torch.eye(size, dtype=torch.float64)
+        return torch.eye(size, dtype=torch.float64, device="cpu")
     return torch.stack([_kept(size, FIRST[side] + number, away_from_zero=True) for number in range(count)])
 
 

@@ -84,7 +84,7 @@ def differences(values: Tensor, step: float, base: Tensor | None = None, *, batc
 def stencil(point: Tensor, along: Tensor, step: float) -> Tensor:
     """Return the points x + h u for each direction u of shape (K, N), then x - h u, then x, as rows."""
     steps = along * step
-    return point + torch.cat([steps, -steps, torch.zeros(1, len(point), dtype=torch.float64)])
+    return point + torch.cat([steps, -steps, torch.zeros(1, len(point), dtype=torch.float64, device="cpu")])
 
 
 def batched(function: Callable[..., Tensors], rows: Tensor, like: Sequence[Tensor], most: int) -> Tensor:

@@ -161,7 +161,7 @@ class Coloring:
         columns, start, sizes = [], 0, self.sizes
         for tensor, own in zip(self.tensors, self.dims, strict=True):
             count, carried = real_size(tensor), [dim for dim in own if dim is not None]
-            coordinates = torch.arange(start, start + count).view(*tensor.shape, 1 + tensor.is_complex())
+            coordinates = torch.arange(start, start + count, device="cpu").view(*tensor.shape, 1 + tensor.is_complex())
             front = coordinates.movedim(carried, list(range(len(carried))))
             front = front.reshape(*(1 if dim is None else size for dim, size in zip(own, sizes, strict=True)), -1)
             columns.append(front.expand(*sizes, -1).reshape(prod(sizes), -1))
@@ -171,20 +171,20 @@ class Coloring:
     @cached_property
     def colors(self) -> Tensor:
         """The color of each coordinate."""
-        return self._by_coordinate(torch.arange(self.count))
+        return self._by_coordinate(torch.arange(self.count, device="cpu"))
 
     @cached_property
     def slices(self) -> Tensor:
         """The slice of each coordinate; any of them if the coordinate is in several."""
-        return self._by_coordinate(torch.arange(len(self.places)).unsqueeze(1))
+        return self._by_coordinate(torch.arange(len(self.places), device="cpu").unsqueeze(1))
 
     def _by_coordinate(self, values: Tensor) -> Tensor:
-        numbers = torch.empty(sum(map(real_size, self.tensors)), dtype=torch.int64)
+        numbers = torch.empty(sum(map(real_size, self.tensors)), dtype=torch.int64, device="cpu")
         return numbers.scatter_(0, self.places.flatten(), values.expand(self.places.shape).flatten())
 
     def spread(self, values: Tensor) -> Tensor:
         """Return one direction per color, as rows: the values at the coordinates of that color, zeros elsewhere."""
-        spread = torch.zeros(self.count, len(values), dtype=torch.float64)
+        spread = torch.zeros(self.count, len(values), dtype=torch.float64, device="cpu")
         return spread.scatter_(0, self.colors.unsqueeze(0), values.unsqueeze(0))
 
 
@@ -217,7 +217,7 @@ class Colors(Directions):
     @cached_property
     def moved(self) -> Tensor:
         """The directions of inputs, of shape (K, N): ones at the coordinates of one color, in all slices."""
-        return self.of_inputs.spread(torch.ones(self.size[1], dtype=torch.float64))
+        return self.of_inputs.spread(torch.ones(self.size[1], dtype=torch.float64, device="cpu"))
 
     @cached_property
     def tangents(self) -> Tensor:
@@ -257,7 +257,7 @@ class Colors(Directions):
         weights = self.weights.abs() if sizes else self.weights
         rows, (_, width) = self.of_outputs.colors.unsqueeze(1), self.size
         places = (rows * width + self.columns).reshape(1, -1).expand(self.turns, -1)
-        sums = torch.zeros(self.turns, self.of_outputs.count * width, dtype=torch.float64)
+        sums = torch.zeros(self.turns, self.of_outputs.count * width, dtype=torch.float64, device="cpu")
         return sums.scatter_add_(1, places, (weights.unsqueeze(2) * matrix).flatten(1)).reshape(-1, width)
 
 

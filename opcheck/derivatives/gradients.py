@@ -22,6 +22,7 @@ from opcheck.derivatives.cotangents import directions, probe, subsets, undefined
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.point import Point
 from opcheck.derivatives.refusals import tried
+from opcheck.derivatives.sparse import ones_like
 from opcheck.derivatives.uncertainty import largest
 from opcheck.strides import MEMORIES
 from opcheck.text import class_of, message_of
@@ -75,7 +76,7 @@ def _product_without(point: Point, mode: Mode, direction: Tensor, missing: Seque
         return vector(jvp(point.function, leaves, [None if k in missing else t for k, t in enumerate(tangents)]))
     outputs = point.graph()
     marked = tuple(undefined(y) if index in missing else y for index, y in enumerate(outputs))
-    return vector(vjp(marked, point.leaves, tensors_of(direction, outputs)))
+    return vector(vjp(marked, point.leaves, point.cotangents_of(direction, outputs)))
 
 
 def _raised(error: Exception) -> str:
@@ -129,7 +130,7 @@ def memory_of_cotangents(
     if not own:
         return None
     outputs = point.graph()
-    cotangents = tensors_of(point.probe_of("reverse"), outputs)
+    cotangents = point.cotangents_of(point.probe_of("reverse"), outputs)
     rounding = point.rounding if rounding is None else rounding
     for name, memory in own.items():
         special = tuple(map(memory.make, cotangents))
@@ -163,7 +164,7 @@ def attributes(point: Point) -> Disagreement | None:
     A gradient may always be strided. A sparse one must have as many sparse dimensions as its input.
     """
     outputs = point.graph()
-    gradients = vjp(outputs, point.leaves, tuple(torch.ones_like(output) for output in outputs))
+    gradients = vjp(outputs, point.leaves, tuple(map(ones_like, outputs)))
     for name, gradient, leaf in zip(point.names.leaves, gradients, point.leaves, strict=True):
         for what in ("dtype", "shape", "device", "layout"):
             got, expected = getattr(gradient, what), getattr(leaf, what)
@@ -184,7 +185,7 @@ def nondeterminism(point: Point, most: float, repeats: int = REPEATS) -> Disagre
     outputs, cotangent = point.graph(), point.probe_of("reverse")
 
     def pulled() -> Tensor:
-        return point.pulled(outputs, tensors_of(cotangent, outputs))
+        return point.pulled(outputs, point.cotangents_of(cotangent, outputs))
 
     first = pulled()
     for _ in range(repeats):

@@ -73,7 +73,7 @@ def _is_independent(
 
 def _scale(tensor: Tensor, vectors: Sequence[tuple[int | None, Tensor]]) -> Tensor:
     """Return the product of vectors along dims of a tensor, for each of its real coordinates."""
-    scale = torch.ones(*tensor.shape, 1 + tensor.is_complex(), dtype=torch.float64)
+    scale = torch.ones(*tensor.shape, 1 + tensor.is_complex(), dtype=torch.float64, device="cpu")
     for dim, vector in vectors:
         scale *= vector.view([-1 if dim == own else 1 for own in range(scale.dim())])
     return scale.flatten()
@@ -126,11 +126,11 @@ class Reach:
 
 def _reach(values: Callable[[Tensors], Tensors], leaves: Tensors, outputs: Tensors, number: int) -> Reach:
     leaf = leaves[number]
-    halves, changes = [], torch.ones(leaf.shape, dtype=torch.bool)
+    halves, changes = [], torch.ones(leaf.shape, dtype=torch.bool, device="cpu")
     for dim, size in enumerate(leaf.shape):
         turn = list(leaf.shape[:dim]).count(size)  # dims of the same size change in different slices
-        order = torch.randperm(size, generator=torch.Generator().manual_seed(size)).roll(turn)
-        half = torch.zeros(size, dtype=torch.bool)
+        order = torch.randperm(size, generator=torch.Generator("cpu").manual_seed(size)).roll(turn)
+        half = torch.zeros(size, dtype=torch.bool, device="cpu")
         half[order[: max(1, size // 2)]] = True
         halves.append(half)
         changes &= half.view([-1 if own == dim else 1 for own in range(leaf.dim())])

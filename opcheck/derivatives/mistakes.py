@@ -117,7 +117,7 @@ def _broadcast(block: Block) -> Iterator[Mistake]:
     used = (~block.zero).flatten(1).any(1).reshape(shape).nonzero()
     taken = {d: int(used[0, d]) for d in dims if len({*used[:, d].tolist()}) == 1}
     if taken:
-        kept = torch.zeros(shape, dtype=block.n.dtype)
+        kept = torch.zeros(shape, dtype=block.n.dtype, device="cpu")
         kept[tuple(taken.get(d, slice(None)) for d in range(len(shape)))] = 1
         only = " and ".join(f"position {k} of dim {d} of the output" for d, k in taken.items())
         says = f"only {only} reaches the {block.result}: the sum over a broadcast dim is missing"
@@ -246,7 +246,7 @@ def _transposed(block: Block) -> Iterator[Mistake]:
 
 def _swapped(tensor: Tensor) -> Tensor:
     """Return the order of elements after the last two dims are swapped."""
-    order = torch.arange(tensor.numel()).reshape(tensor.shape)
+    order = torch.arange(tensor.numel(), device="cpu").reshape(tensor.shape)
     return (order.mT if tensor.ndim > 1 else order).flatten()
 
 

@@ -369,7 +369,7 @@ class Point:
         along = self.probe_of(mode) if direction is None else direction
         if mode == "reverse":
             outputs = self.graph()
-            product = self.pulled(outputs, tensors_of(along, outputs))
+            product = self.pulled(outputs, self.cotangents_of(along, outputs))
         else:
             self._graph = None
             product = self.pushed(tensors_of(along, self.leaves))
@@ -386,6 +386,10 @@ class Point:
         points = tuple(leaf.detach() for leaf in self.leaves)
         return vector(pushforward(self.function)(*points, *tangents))
 
+    def cotangents_of(self, direction: Tensor, outputs: Tensors) -> Tensors:
+        """Return the cotangents with some coordinates, in the memory format of the outputs."""
+        return tensors_of(direction, outputs)
+
     def pulled(self, outputs: Tensors, cotangents: Tensors) -> Tensor:
         """Return J^T v of shape (N,), by an ordinary backward pass for outputs that have a graph."""
         return vector(autodiff.vjp(outputs, self.leaves, cotangents))
@@ -400,7 +404,7 @@ class Point:
         if mode == "forward":
             return torch.stack([self.product(mode, tangent) for tangent in directions])
         outputs = self.graph()
-        cotangents = zip(*(own.unbind() for own in tensors_of(directions, outputs)), strict=True)
+        cotangents = zip(*(own.unbind() for own in self.cotangents_of(directions, outputs)), strict=True)
         return torch.stack([self.pulled(outputs, own) for own in cotangents])
 
     def vmapped(self, mode: Mode, directions: Tensor) -> Tensor:

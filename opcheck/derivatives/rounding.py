@@ -65,13 +65,13 @@ def nudges(unit: float, count: int, dtype: torch.dtype | None = None) -> Iterato
     dtype: a dtype to which the changed numbers are rounded.
     """
     for number in range(count):
-        generator = torch.Generator().manual_seed(number)
+        generator = torch.Generator("cpu").manual_seed(number)
 
         def moved(tensor: Tensor, generator: torch.Generator = generator) -> Tensor:
             if not rounding_unit(tensor.dtype) or not tensor.numel():
                 return tensor
             shape = tensor.shape if tensor.layout is torch.strided else ()  # a sparse tensor is scaled as a whole
-            signs = 2 * torch.randint(2, shape, generator=generator, dtype=torch.float64) - 1
+            signs = 2 * torch.randint(2, shape, generator=generator, dtype=torch.float64, device="cpu") - 1
             factors = (1 + unit * signs).to(tensor.dtype).to(tensor.device)  # not every device has double precision
             changed = tensor.detach() * factors
             if dtype is not None:
@@ -302,10 +302,10 @@ class Exact:
 
     def _spread(self, numbers: Sequence[float]) -> Tensor:
         """Return a number for each tensor, repeated for each of its coordinates, of shape (N + number of tensors,)."""
-        each = torch.tensor(numbers, dtype=torch.float64)
+        each = torch.tensor(numbers, dtype=torch.float64, device="cpu")
         if len(set(numbers)) == 1:
             return each[:1].expand(len(self.value))
-        counts = torch.tensor([len(unit) for unit in self.units], dtype=torch.int64)
+        counts = torch.tensor([len(unit) for unit in self.units], dtype=torch.int64, device="cpu")
         return torch.cat([each.repeat_interleave(counts), each])
 
     def _not_whole(self, got: Tensors) -> Tensor:
@@ -314,10 +314,12 @@ class Exact:
         Those that rounding of the inputs moves are left out.
         """
         masks = [
-            torch.zeros(real_size(one), dtype=torch.bool) if rounding_unit(one.dtype) else _not_whole(one, right)
+            torch.zeros(real_size(one), dtype=torch.bool, device="cpu")
+            if rounding_unit(one.dtype)
+            else _not_whole(one, right)
             for one, right in zip(got, self.result, strict=True)
         ]
-        lengths = torch.zeros(len(masks), dtype=torch.bool)
+        lengths = torch.zeros(len(masks), dtype=torch.bool, device="cpu")
         return torch.cat([*(mask.reshape(-1) for mask in masks), lengths]) & (self.condition == 0)
 
 

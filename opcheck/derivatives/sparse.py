@@ -213,9 +213,9 @@ class OfElements:
 
 
 def ones_like(tensor: Tensor) -> Tensor:
-    """Return ones like a tensor; for a sparse tensor, at its specified elements."""
+    """Return ones like a tensor, in contiguous memory; for a sparse tensor, at its specified elements."""
     if tensor.layout not in LAYOUTS:
-        return torch.ones_like(tensor)
+        return torch.ones_like(tensor, memory_format=torch.contiguous_format)
     return Pattern.of(_coalesced(tensor)).of_elements(
         torch.ones(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     )

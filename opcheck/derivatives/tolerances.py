@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import torch
 
@@ -51,9 +52,9 @@ def default_numbers(dtype: torch.dtype, eps: float | None = None) -> Numbers | N
 
 def too_coarse_in(dtype: torch.dtype) -> str:
     """Return the message that values of a dtype are too coarse for differences, with the smallest sufficient step."""
-    step = 8 * torch.finfo(dtype).eps / COARSEST
+    step = 4 * torch.finfo(dtype).eps / COARSEST
     name = str(dtype).removeprefix("torch.")
     return (
         f"an input or output has dtype {name}, whose values are too coarse for finite differences unless the step is "
-        f"at least {step:.1g}: set tolerance.eps"
+        f"at least {ceil(100 * step) / 100:g}: set tolerance.eps"
     )

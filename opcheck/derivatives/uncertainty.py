@@ -116,7 +116,7 @@ def noise(slopes: Sequence[Differences]) -> float:
     are taken on each side of the point, so that a kink or a jump at the point does not count as noise. The result is
     the smaller one of the two sides.
     """
-    weights = torch.tensor([1.0, -4.0, 6.0, -4.0, 1.0], dtype=torch.float64) / 70**0.5
+    weights = torch.tensor([1.0, -4.0, 6.0, -4.0, 1.0], dtype=torch.float64, device="cpu") / 70**0.5
     sides = (torch.stack([one.above for one in slopes]), torch.stack([one.below for one in slopes]))
     above, below = ((side.unfold(0, 5, 1) @ weights).abs().nan_to_num().amax(0) for side in sides)
     return float(torch.minimum(above, below).max())

@@ -219,7 +219,7 @@ class Search:
                 lambda v: point.product("reverse", v)[column] - v @ entries, colors.cotangents[row], likely, least / 2
             )
             return None if culprit is None else (culprit, column), error
-        likely = torch.zeros(point.size[1], dtype=torch.float64)
+        likely = torch.zeros(point.size[1], dtype=torch.float64, device="cpu")
         likely[colors.columns[row, column]] = 1
         culprit, error = _narrowed(
             lambda u: point.product("forward", u)[row] - self._moved(u)[row], colors.tangents[column], likely, least / 4
@@ -272,7 +272,7 @@ def _units(size: int, coordinates: Tensor) -> Tensor:
 
 
 def _unit(size: int, coordinate: int) -> Tensor:
-    return _units(size, torch.tensor(coordinate))
+    return _units(size, torch.tensor(coordinate, device="cpu"))
 
 
 def _narrowed(

@@ -148,7 +148,7 @@ def gradgradcheck(
         check_rev_over_rev=check_rev_over_rev,
     )  # fmt: skip
     needs_rev = check_undefined_grad and not check_rev_over_rev
-    if fast_mode or _is_for_torch(values, numbers) or needs_rev or not claims.go_together:
+    if fast_mode or _is_for_torch(values, numbers, cotangents or ()) or needs_rev or not claims.go_together:
         return _by_torch(by_torch, raise_exception)
     second = partial(pullback_of, cotangents=cotangents, gaps=gen_non_contig_grad_outputs)
     return _checked(func, values, numbers, claims, raise_exception, by_torch, second, cotangents or ())
@@ -160,7 +160,8 @@ def _checked(
 ) -> bool:  # fmt: skip
     """Return whether the claims hold for a function or, if `second` is given, for its gradients.
 
-    A function that writes to its inputs is left to torch, as are outputs of layouts that torch refuses.
+    A function that writes to its inputs is left to torch, as are outputs of layouts that torch refuses, and another
+    number of cotangents than of outputs.
     """
     __tracebackhide__ = True
     _warn_of_coarse(values)
@@ -168,6 +169,7 @@ def _checked(
     with Kept((*values, *cotangents)) as memory:
         point = InPlace.of(function, leaves)
         is_for_torch = memory.is_changed() or any(output.layout is not torch.strided for output in point.outputs)
+        is_for_torch |= len(cotangents) not in (0, len(point.outputs))
         answer = None if is_for_torch else look(point, second, numbers, claims, expected)
         if answer is not None and not memory.is_changed():
             return answer
@@ -206,14 +208,16 @@ def _leaves(values: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return tuple(value for value in values if isinstance(value, Tensor) and value.requires_grad)
 
 
-def _is_for_torch(values: tuple[Any, ...], numbers: Numbers) -> bool:
+def _is_for_torch(values: tuple[Any, ...], numbers: Numbers, cotangents: tuple[Any, ...] = ()) -> bool:
     """Return whether torch is to check the arguments, or to refuse them.
 
-    These are sparse or overlapping inputs, no leaves, a step of zero, and tolerances that are negative or NaN.
+    These are sparse or overlapping inputs and cotangents, no leaves, a step of zero, and tolerances that are negative
+    or NaN. In inference mode, there are no graphs.
     """
-    leaves = _leaves(values)
-    are_valid = numbers.eps and numbers.atol >= 0 and numbers.rtol >= 0
-    return not are_valid or not leaves or any(leaf.layout is not torch.strided or is_expanded(leaf) for leaf in leaves)
+    leaves, tolerances = _leaves(values), (numbers.atol, numbers.rtol, numbers.nondeterminism)
+    if not (numbers.eps and leaves and all(own >= 0 for own in tolerances)) or torch.is_inference_mode_enabled():
+        return True
+    return any(own.layout is not torch.strided or is_expanded(own) for own in (*leaves, *_leaves(cotangents)))
 
 
 def _function(func: Callable[..., Any], values: tuple[Any, ...]) -> Function:

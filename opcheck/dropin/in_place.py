@@ -17,6 +17,7 @@ from opcheck.derivatives.differences import Differences, differences
 from opcheck.derivatives.point import Point
 from opcheck.dropin.errors import ChangedOutputsError
 from opcheck.dropin.memory import Kept, add, aside, write
+from opcheck.dropin.passes import kinds_of, plain
 from opcheck.strides import with_gaps
 
 Kind = tuple[torch.Size, torch.dtype]
@@ -58,6 +59,10 @@ class InPlace(Point):
         """Return J u of shape (M,), by an ordinary call in forward mode, on tangents that are not views."""
         return super().pushed(tuple(tangent.clone() for tangent in tangents))
 
+    def cotangents_of(self, direction: Tensor, outputs: Tensors) -> Tensors:
+        """Return the cotangents with some coordinates, in contiguous memory, as in torch's gradcheck."""
+        return tensors_of(direction, plain(kinds_of(outputs)))
+
     def pulled(self, outputs: Tensors, cotangents: Tensors) -> Tensor:
         """Return J^T v of shape (N,), as the sum of an ordinary backward pass for each output.
 
@@ -65,7 +70,7 @@ class InPlace(Point):
         """
         if len(outputs) == 1:
             return super().pulled(outputs, cotangents)
-        gradient = torch.zeros(self.size[1], dtype=torch.float64)
+        gradient = torch.zeros(self.size[1], dtype=torch.float64, device="cpu")
         for output, own in zip(outputs, cotangents, strict=True):
             gradient += vector(vjp([output], self.leaves, [own])) if bool(own.any()) else 0
         return gradient

@@ -62,7 +62,7 @@ def write(target: Tensor, values: Tensor, where: Tensor | None = None) -> None:
     if not overlap(target.shape, target.stride()):
         target.copy_(values if where is None else torch.where(where, values, target))
         return
-    for index in (torch.ones(values.shape) if where is None else where).nonzero().tolist():
+    for index in (torch.ones(values.shape, device="cpu") if where is None else where).nonzero().tolist():
         target[tuple(index)] = values[tuple(index)]
 
 

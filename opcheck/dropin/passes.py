@@ -101,22 +101,23 @@ def units(kinds: Kinds) -> tuple[Tensor, Tensors]:
     If there is only one coordinate, a random vector follows, so that there are two rows at least.
     """
     size = sum(sizes_of(kinds))
-    directions = torch.eye(size, dtype=torch.float64)
+    directions = torch.eye(size, dtype=torch.float64, device="cpu")
     if size == 1:
         directions = torch.cat([directions, probe(size).unsqueeze(0)])
-    return directions, tensors_of(directions, _plain(kinds))
+    return directions, tensors_of(directions, plain(kinds))
 
 
 @_kept
 def steps(leaves: Kinds, eps: float) -> tuple[Tensor, Tensors]:
     """Return random weights, and batches of steps: along each coordinate, against it, and along the weights."""
     size = sum(sizes_of(leaves))
-    along, weights = torch.eye(size, dtype=torch.float64), probe(size, 2)
-    return weights, tensors_of(torch.cat([along, -along, weights.unsqueeze(0)]).mul_(eps), _plain(leaves))
+    along, weights = torch.eye(size, dtype=torch.float64, device="cpu"), probe(size, 2)
+    return weights, tensors_of(torch.cat([along, -along, weights.unsqueeze(0)]).mul_(eps), plain(leaves))
 
 
-def _plain(kinds: Kinds) -> Tensors:
-    return tuple(torch.empty(shape, dtype=dtype, device=device) for shape, dtype, device in kinds)
+def plain(kinds: Kinds, make: Callable[..., Tensor] = torch.empty) -> Tensors:
+    """Return new tensors of some kinds, in contiguous memory."""
+    return tuple(make(shape, dtype=dtype, device=device) for shape, dtype, device in kinds)
 
 
 def _passes(ways: Sequence[Way], kinds: Kinds, looped: bool) -> Passes:
@@ -126,8 +127,8 @@ def _passes(ways: Sequence[Way], kinds: Kinds, looped: bool) -> Passes:
     directions = [without(random, zeroed, sizes) for zeroed, _, _ in ways]
     takes_part = [(those, missing) for _, those, missing in ways]
     if looped:
-        directions = [*torch.eye(sum(sizes), dtype=torch.float64), *directions]
+        directions = [*torch.eye(sum(sizes), dtype=torch.float64, device="cpu"), *directions]
         takes_part = [*(([index], ()) for index, size in enumerate(sizes) for _ in range(size)), *takes_part]
     matrix = torch.stack(directions)
-    rows = zip(*(batch.unbind() for batch in tensors_of(matrix, _plain(kinds))), strict=True)
+    rows = zip(*(batch.unbind() for batch in tensors_of(matrix, plain(kinds))), strict=True)
     return Passes(matrix, tuple(Pass(row, *own) for row, own in zip(rows, takes_part, strict=True)))

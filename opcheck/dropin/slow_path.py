@@ -13,7 +13,7 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 from opcheck.derivatives.autodiff import Mode, vjp
 from opcheck.derivatives.by_torch import WITHOUT_JACOBIAN
 from opcheck.derivatives.check_claim import check_claim
-from opcheck.derivatives.coordinates import same, tensors_of, vector
+from opcheck.derivatives.coordinates import same, vector
 from opcheck.derivatives.disagreement import Disagreement
 from opcheck.derivatives.gradients import attributes, is_cancellation, nondeterminism, undefined_in
 from opcheck.derivatives.jacobians import compare, digits_lost
@@ -24,6 +24,7 @@ from opcheck.derivatives.wrong_entries import NOT_LINEAR
 from opcheck.dropin.fast_path import Claims
 from opcheck.dropin.in_place import is_batched_by_torch
 from opcheck.dropin.memory import aside
+from opcheck.dropin.passes import kinds_of, plain
 
 REPEATS = 3
 """The maximum number of times that backward is repeated to test whether it is deterministic."""
@@ -101,7 +102,7 @@ def _together(point: Point, random: float) -> Disagreement | None:
     each, rounding = point.product("reverse"), point.unit**0.5
     cotangent = point.probe_of("reverse")
     outputs = point.graph()
-    together = vector(vjp(outputs, point.leaves, tensors_of(cotangent, outputs)))
+    together = vector(vjp(outputs, point.leaves, point.cotangents_of(cotangent, outputs)))
     random *= 1 + len(point.outputs)  # for that many passes
     if same(together, each, rounding, rounding * largest(each) + random):
         return None
@@ -123,7 +124,7 @@ def _undefined_tangents(point: Point) -> Disagreement | None:
 def _zero_cotangents(point: Point) -> Disagreement | None:
     """Return a disagreement if a gradient for zero cotangents is not zero, or is unlike its input; else None."""
     outputs = point.graph()
-    gradients = vjp(outputs, point.leaves, [torch.zeros_like(output) for output in outputs])
+    gradients = vjp(outputs, point.leaves, plain(kinds_of(outputs), torch.zeros))
     for index, gradient in enumerate(gradients):
         if bool(vector([gradient]).any()):
             return Disagreement(f"for cotangents of zeros, the gradient of input {index} is up to {_most(gradient)}")

@@ -124,11 +124,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     """Collect TOML files that are specs."""
     if file_path.suffix != ".toml" or file_path.name in ("pyproject.toml", ".taplo.toml", "taplo.toml"):
         return None
-    root = parent.config.stash[PLUGIN].root_of(file_path)
-    if root is None:
+    plugin = parent.config.stash[PLUGIN]
+    if plugin.root_of(file_path) is None:
         return None
     # For specs outside of the project, pytest's default is relative to the argument: it would not find the file again.
-    nodeid = os.path.relpath(file_path, parent.config.rootpath).replace(os.sep, "/")
+    nodeid = os.path.relpath(file_path, plugin.root).replace(os.sep, "/")
     return SpecCollector.from_parent(parent, path=file_path, nodeid=nodeid)
 
 
@@ -164,9 +164,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Send a worker of pytest-xdist the absent devices, which it need not probe again, and the random order."""
+    """Send a worker of pytest-xdist the root, the absent devices, which it need not probe again, and the order."""
     plugin = node.config.stash[PLUGIN]
-    node.workerinput[SENT] = {"absent": plugin.absent, "order": plugin.order}
+    node.workerinput[SENT] = {"root": str(plugin.root), "absent": plugin.absent, "order": plugin.order}
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -188,12 +188,15 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str | None:
     """Return a line that plain pytest does not contain crashes, exits and hangs."""
-    if cases_of(items) and not hasattr(config, "workerinput"):
-        return (
-            "opcheck: cases run in the pytest process: an operator that crashes, exits or hangs stops the whole "
-            "session. Use `opcheck run` to run cases in separate processes"
-        )
-    return None
+    if not cases_of(items) or hasattr(config, "workerinput"):
+        return None
+    has_limit = config.stash[PLUGIN].settings.timeout is not None and not config.pluginmanager.hasplugin("timeout")
+    return (
+        "opcheck: cases run in the pytest process: an operator that crashes, exits or hangs stops the whole session. "
+        "Use `opcheck run` to run cases in separate processes"
+        + "\nopcheck: without pytest-timeout, the timeout of [tool.opcheck] has no effect"
+        * has_limit
+    )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -80,7 +81,7 @@ class CaseItem(pytest.Item):
             self.add_marker(plugin.mark(name))
         # A worker, and the option of pytest-timeout, have a limit for all cases.
         timed = plugin.worker is not None or getattr(self.config.option, "timeout", None)
-        if plugin.settings.timeout is not None and not timed:
+        if plugin.settings.timeout is not None and not timed and self.config.pluginmanager.hasplugin("timeout"):
             self.add_marker(pytest.mark.timeout(plugin.settings.timeout))
 
     def runtest(self) -> None:
@@ -143,7 +144,7 @@ class CaseItem(pytest.Item):
         if self.outcome is not None and (not is_expected if self.outcome.is_bad else not report.failed):
             return self.outcome.record()
         text = report.longreprtext.strip()
-        reason = text.splitlines()[-1] if text else f"{report.when} did not finish"
+        reason = re.sub(r"^E\s+", "", text.splitlines()[-1]) if text else f"{report.when} did not finish"
         kind: OutcomeKind = "skipped" if report.skipped else "error"
         if is_expected:
             kind, reason = "xfailed", report.wasxfail

@@ -168,11 +168,14 @@ def _kind(old: Outcome | None, new: Outcome | None, slower: float | None) -> str
 
 
 def _why(record: Outcome) -> str:
-    """Return why a case failed: its reason, and the findings of the diagnosis."""
-    return "; ".join(filter(None, (record.reason, *record.findings)))
+    """Return why a case failed: its reason, and the findings of the diagnosis that it does not mention."""
+    return "; ".join(filter(None, (record.reason, *(own for own in record.findings if own not in record.reason))))
 
 
 def _reason(record: Outcome) -> str:
-    """Return why a case failed, without details that vary from run to run: no addresses, floats with one digit."""
-    text = re.sub(r"\b0x[0-9a-fA-F]+", "0x", _why(record))
+    """Return why a case failed, without details that vary from run to run.
+
+    These are addresses, by how much random results differ, and all but one digit of other floats.
+    """
+    text = re.sub(r"\b0x[0-9a-fA-F]+|(?<=differ by up to )[\w.+-]+", "", _why(record))
     return re.sub(r"\b\d+(\.\d+(e[+-]?\d+)?|e[+-]?\d+)", lambda number: f"{float(number[0]):.1g}", text)

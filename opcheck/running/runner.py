@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -232,7 +233,8 @@ def _ended(case: Case, error: BaseException) -> Outcome:
         return Outcome.of(case, "error", reason, f"{case.id}: {reason}\n{where}\nthis is a defect of the check")
     # SystemExit, KeyboardInterrupt and the exceptions of pytest: operators must not raise them.
     if type(error).__name__ == "Failed" and "Timeout" in str(error):  # pytest-timeout interrupts by pytest.fail()
-        return _error(case, " ".join(str(error).split()))
+        seconds = re.search(r">\s*([\d.]+)\s*s\b", str(error))
+        return _error(case, f"time-out: it takes longer than {float(seconds[1]):g} s" if seconds else one_line(error))
     return _error(case, f"the operator ends the process: {one_line(error)}")
 
 

@@ -23,6 +23,8 @@ DEPTH = 3
 """The number of nested calls through which a keyword is followed, as from a function into an autograd.Function."""
 OTHER = "another"
 """A string that no code compares with. It selects the `else` branch, unless the operator rejects it."""
+DEPRECATED = ("elementwise_mean",)
+"""Values that torch still accepts, with a warning. Operators that pass a keyword on to torch need not know them."""
 SEVERAL = (0, 1), (-2, -1)
 """The dims to pass to a keyword that takes one dim or several: from the first on, and counted from the end."""
 SEQUENCES = {"tuple", "list", "Sequence", "Iterable"}
@@ -82,7 +84,7 @@ def choices_of(operator: Callable[..., Any]) -> dict[str, list[Any]]:
     for name, value in _in_all_stages(operator, optional, DEPTH) if optional else ():
         if value == NONE and name in without:
             continue  # the default
-        if value == 0 and name not in numbers:
+        if value in DEPRECATED or (value == 0 and name not in numbers):
             continue  # a flag is flipped anyway, and no text is 0
         others = [OTHER] if isinstance(value, str) and name not in listed else []
         choices[name].update(dict.fromkeys([value, *others]))

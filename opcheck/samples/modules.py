@@ -58,12 +58,25 @@ class ModuleCall:
 
     def with_state(self, state: dict[str, Tensor], args: Any, kwargs: dict[str, Any]) -> Any:
         """Return the result of the module with other parameters and buffers, by name."""
-        result = torch.func.functional_call(self.module, state, args, kwargs)
-        if not torch.compiler.is_compiling():  # which cannot trace hooks
+        module, is_traced = self.module, torch.compiler.is_compiling()  # which cannot trace hooks
+        state = state if is_traced else {name: self._hooked(name, own) for name, own in state.items()}
+        result = torch.func.functional_call(module, state, args, kwargs)
+        if not is_traced:
             for _, part in leaves_of(result):
                 if isinstance(part, Tensor) and part.grad_fn is not None:
                     part.grad_fn.register_prehook(lambda _: self._install(state))
         return result
+
+    def _hooked(self, name: str, tensor: Tensor) -> Tensor:
+        """Return a parameter with the hooks that the module has registered on its own one, which change gradients."""
+        hooks = self.state[name]._backward_hooks
+        if not (hooks and tensor.requires_grad):
+            return tensor
+        passed: Any = tensor.view_as(tensor)  # `register_hook` has no annotations
+        for hook in hooks.values():
+            passed.register_hook(hook)
+        hooked: Tensor = passed
+        return hooked
 
     @property
     def module(self) -> Module:

@@ -53,14 +53,14 @@ def _in_evaluation(subject: Subject, call: ModuleCall) -> Verdict:
 
 
 def _without_graphs(subject: Subject, call: ModuleCall) -> Verdict:
-    """Call the module in its own mode, and return whether no buffer requires grad at the end of forward.
+    """Call the module in its own mode, and return whether no buffer has a graph at the end of forward.
 
     Each call would extend a graph that is kept in a buffer.
     """
     args, kwargs = subject.context.realize(subject.sample).fill()  # new tensors, since forward may write to its buffers
     with torch.enable_grad(), buffers_at_the_end(call.module) as after:
         tried(lambda: subject.function.called(args, kwargs))  # if it raises, another check reports it
-    kept = next((name for name, buffer in after.items() if buffer.requires_grad), "")
+    kept = next((name for name, buffer in after.items() if buffer.grad_fn is not None), "")
     what = f"buffers: forward leaves a graph in {kept}, which the next call extends"
     return fails(what, "detach what is written to it") if kept else HOLDS
 

@@ -119,7 +119,7 @@ def _gradient_of_all(call: Call) -> Tensor:
         (one, own) for one, own in zip(call.results, vectors_like(call.results), strict=True) if one.requires_grad
     ]
     if not smooth:
-        return torch.zeros(sum(map(real_size, call.leaves)), dtype=torch.float64)
+        return torch.zeros(sum(map(real_size, call.leaves)), dtype=torch.float64, device="cpu")
     return Call(call.leaves, tuple(one for one, _ in smooth)).gradient([own for _, own in smooth])
 
 

@@ -1,4 +1,4 @@
-"""Forward, backward and forward mode do not change arguments, outputs, cotangents, tangents or captured tensors.
+"""No stage of the operator changes arguments, outputs, cotangents, tangents or captured tensors.
 
 Arguments include lists, mappings and other containers. The stages may draw from global random generators (torch's,
 Python's, NumPy's), but not seed them.
@@ -32,8 +32,10 @@ MEANT = (
     'if the operator is meant to change it, list it, as in inplace = ["x", "residual"]: it is part of the result then; '
     "if what is written does not matter, set supports.purity = false"
 )
+WITHOUT_GRAD = "forward under torch.no_grad()"
 STAGES = {
     "forward": ("", "", "function(*inputs)"),
+    WITHOUT_GRAD: ("", "", "with torch.no_grad():\n    function(*inputs)"),
     "backward": (CALL, ", *outputs, *cotangents", "pulled(outputs, inputs, cotangents)"),
     "the backward pass of backward": (
         f"""\
@@ -55,7 +57,7 @@ pulled(smooth, [*inputs, *cotangents], [torch.ones_like(g) for g in smooth])""",
 
 
 def judge(subject: Subject) -> Iterator[Verdict]:
-    """Test that no stage (forward, backward, backward of backward, forward mode) changes a tensor or seeds a generator.
+    """Test that no stage of `STAGES` changes a tensor or seeds a generator.
 
     Exceptions of a stage after forward are ignored: other checks report them.
     """
@@ -91,6 +93,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     if vectors:
         watched += Watched.all("tangent", vectors)
         stages["forward mode"] = lambda: push(subject, vectors)
+    stages[WITHOUT_GRAD] = torch.no_grad()(partial(subject.function.called, args, kwargs))
     for name, stage in stages.items():
         verdict, error = _unseeded(name, partial(tried, stage))
         yield verdict

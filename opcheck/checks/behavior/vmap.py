@@ -1,7 +1,8 @@
 """Vmapping the operator gives the same values as a loop, and the same gradients.
 
 All inputs, each input alone, and all inputs but one are batched; all inputs also in a batch of one, along other
-dimensions, and in a batch of batches. Gradients are those of a batch of all inputs.
+dimensions, and in a batch of batches. Gradients are compared where all inputs are batched; of operators with a
+backward pass of their own, in each of these cases.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor
 from opcheck.checks.calls import Call
 from opcheck.checks.per_sample import PerSample, blame, raised
 from opcheck.checks.plain_torch import asserted
+from opcheck.checks.raw_gradients import have_own_backward
 from opcheck.checks.relations import agree, computed
 from opcheck.checks.subject import Subject
 from opcheck.checks.verdict import HOLDS, Verdict, noted
@@ -35,9 +37,14 @@ actual = torch.func.vmap(function, in_dims={in_dims}, randomness="same")(*batch)
 
 GRADIENTS = """\
 rows = [[x.detach() * (1 {sign} n / 64) for x in inputs] for n in range({rows})]
-batch = [torch.stack(xs).requires_grad_() for xs in zip(*rows)]
-looped = [torch.stack(ys).requires_grad_() for ys in zip(*(function(*row) for row in zip(*batch)))]
-vmapped = [ys.requires_grad_() for ys in torch.func.vmap(function, randomness="same")(*batch)]
+batch = [x.requires_grad_() for x in [
+    torch.stack(xs) if k in {chosen} else xs[0] for k, xs in enumerate(zip(*rows))
+]]
+each = [[x[n] if k in {chosen} else x for k, x in enumerate(batch)] for n in range({rows})]
+looped = [torch.stack(ys).requires_grad_() for ys in zip(*(function(*row) for row in each))]
+vmapped = [
+    ys.requires_grad_() for ys in torch.func.vmap(function, in_dims={in_dims}, randomness="same")(*batch)
+]
 torch.manual_seed(0)
 cotangents = [torch.randn_like(ys) for ys in looped]
 expected = pulled(looped, batch, cotangents)
@@ -73,22 +80,26 @@ class Batch:
 def judge(subject: Subject) -> Iterator[Verdict]:
     """Compare batches of slightly different inputs with the loop: along several dimensions, nested, and gradients."""
     leaves = tuple(leaf.detach() for leaf in subject.leaves)
+    has_gradients = subject.supports.backward and not subject.function.writes
+    with torch.enable_grad():
+        is_own = has_gradients and have_own_backward(subject.function(*subject.leaves))
     for chosen in subsets(len(leaves)):
         if not subject.function.written <= set(chosen):
             continue  # vmap cannot write a batch into an unbatched tensor
         batch = _batch(subject, leaves, chosen)
         yield _along(subject, batch)
+        may_compare = not subject.function.is_random and are_strided((*batch.rows[0], *batch.looped[0]))
+        if may_compare and (len(chosen) == len(leaves) or is_own) and has_gradients:
+            yield _gradients(subject, batch)
         if len(chosen) < len(leaves):
             continue
         yield _along(subject, replace(batch, rows=batch.rows[:1], looped=batch.looped[:1]))
-        if subject.function.is_random or not are_strided((*batch.rows[0], *batch.looped[0])):
+        if not may_compare:
             continue
         yield _unless_refused(subject, batch, (-1,), "the last dimension")
         if len(chosen) > 1:
             yield _unless_refused(subject, batch, (-1, 0), "the last and the first dimension in turns")
         yield _nested(subject, batch)
-        if subject.supports.backward and not subject.function.writes:
-            yield _gradients(subject, batch)
 
 
 def _batch(subject: Subject, leaves: Sequence[Tensor], chosen: Sequence[int]) -> Batch:
@@ -167,11 +178,15 @@ def _nested(subject: Subject, batch: Batch) -> Verdict:
 
 def _gradients(subject: Subject, batch: Batch) -> Verdict:
     """Compare the gradients of a vmapped call with those of the loop. An exception is noted: it is not silent."""
-    leaves = tuple(x.requires_grad_() for x in _stacked(batch.rows))
-    vmapped = torch.func.vmap(subject.function.__call__, randomness="same")
+    in_dims, batched = batch.along((0,))
+    leaves = tuple(x.detach().requires_grad_() for x in batched)
+    vmapped = torch.func.vmap(subject.function.__call__, in_dims=in_dims, randomness="same")
 
     def looped() -> Tensors:
-        rows = zip(*leaves, strict=True)
+        rows = zip(
+            *(x.expand(BATCH, *x.shape) if dim is None else x for dim, x in zip(in_dims, leaves, strict=True)),
+            strict=True,
+        )
         return Call(leaves, _stacked([subject.function(*row) for row in rows])).gradients()
 
     def by_vmap() -> tuple[bool, Tensors]:
@@ -185,11 +200,13 @@ def _gradients(subject: Subject, batch: Batch) -> Verdict:
         return noted([f"the gradients of a vmapped call are not compared: {one_line(found)}"])
     has_graph, got = found
     how = "is not that of the loop" if has_graph else "is missing: its outputs do not require grad"
-    code = GRADIENTS.format(rows=len(batch.rows), sign=batch.sign)
+    code = GRADIENTS.format(rows=len(batch.rows), sign=batch.sign, chosen=list(batch.chosen), in_dims=in_dims)
     for name, own, other in zip(subject.leaf_names, got, expected, strict=True):
         verdict = agree(subject, [own.to_dense()], [other.to_dense()], "the loop", code=code)
         if not verdict.passed:
             title = f"{subject.check}: the gradient of {name} through the vmapped operator {how}"
+            among = ", ".join(subject.leaf_names[k] for k in batch.chosen)
+            title += f", batched over {among}" if len(batch.chosen) < len(leaves) else ""
             detail = verdict.detail if own.any() else f"{verdict.detail}\n{RULE}"
             wrong = replace(verdict, title=title, detail=detail)
             return blame(subject, wrong, ("purity", "nondeterminism", "backward"))

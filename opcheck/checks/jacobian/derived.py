@@ -230,10 +230,10 @@ def _keywords(sample: Sample, context: Context) -> dict[str, Value]:
     """Return the keyword arguments of a call, its plain positional arguments, and the keywords of a module constructor.
 
     Numbers, flags and strings that are passed by position are named by the position, the keywords of the constructor
-    `module.<name>`.
+    and the mode of the module `module.<name>`.
     """
     module = sample.module or context.case.operator.spec.module
-    constructor = {} if module is None else module.kwargs
+    constructor = {} if module is None else {**module.kwargs, "train": module.train}
     plain = {str(place): one for place, one in enumerate(sample.args) if isinstance(one, (bool, int, float, str))}
     return plain | sample.kwargs | {f"module.{name}": value for name, value in constructor.items()}
 

@@ -135,9 +135,10 @@ def _changes(written: Mapping[str, Any], keywords: Keywords, scope: Scope, rank:
 def _others(name: str, own: Mapping[str, Any], choices: Sequence[Any], scope: Scope, rank: int) -> Iterator[Any]:
     """Yield other values of a keyword: some near its value, then `choices`."""
     value = own.get(name)
-    is_known = name.endswith(INDEX) and bool(choices)  # an index that does not occur has no effect
     few = None if scope.is_thorough or is_dim(name) or type(value) is int else 1
-    near = () if is_known else islice(_near(name, value, rank), few)
+    near = [*islice(_near(name, value, rank), few)]
+    if name.endswith(INDEX) and any(other != value for other in choices):
+        near = [other for other in near if other == -1]  # another one may occur nowhere, and have no effect
     others = {render(other): other for other in (*near, *choices)}
     if name in own:
         others.pop(render({"none": True} if value is None else value), None)

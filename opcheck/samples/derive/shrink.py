@@ -28,7 +28,7 @@ def smallest(one: Derived, written: Sample, look: Look, wrong: str) -> tuple[Sam
     wrong: the answer of `look` that counts as the same failure.
     """
     sample = one.sample
-    while _leads(sample, written) and look(lowered(sample)) == wrong:
+    while "rank" in written.vary and _leads(sample, written) and look(lowered(sample)) == wrong:
         sample = lowered(sample)
     sample, words = _smaller(sample, written, look, wrong)
     simpler, more = _simpler(sample, look, wrong)
@@ -51,7 +51,10 @@ def _leads(sample: Sample, written: Sample) -> bool:
 
 
 def _smaller(sample: Sample, written: Sample, look: Look, wrong: str) -> tuple[Sample, list[str]]:
-    words = []
+    """Return the sample with smaller sizes, unless the written one keeps its own, and facts about them."""
+    words = list[str]()
+    if "size" not in written.vary:
+        return sample, words
     for symbol in sorted(symbols(sample), reverse=True):
         least = max((size for size in symbols(written) if size <= symbol), default=1) if has_indices(sample) else 1
         size, holds_below = _least_size(sample, symbol, least, look, wrong)
@@ -61,12 +64,10 @@ def _smaller(sample: Sample, written: Sample, look: Look, wrong: str) -> tuple[S
 
 
 def _resized(sample: Sample, symbol: int, size: int) -> Sample:
-    """Return a sample with another size, and with as many special elements, or specified ones, as fit."""
+    """Return a sample with another size, and with as many specified elements as fit."""
 
     def fitting(recipe: Tensor) -> Tensor:
-        if recipe.nnz:
-            return updated(recipe, nnz=min(recipe.nnz, recipe.places))
-        return updated(recipe, contains=recipe.contains[: recipe.numel]) if recipe.contains else recipe
+        return updated(recipe, nnz=min(recipe.nnz, recipe.places)) if recipe.nnz else recipe
 
     return changed(resized(sample, {symbol: size}), fitting)
 

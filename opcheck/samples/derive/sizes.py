@@ -81,8 +81,13 @@ def lowered(sample: Sample) -> Sample:
 
 
 def _shaped(sample: Sample, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Sample:
+    """Return a sample with the shape of each tensor changed, and with as many special elements as fit."""
+
     def shaped(recipe: Tensor) -> Tensor:
-        return recipe if recipe.shape is None else updated(recipe, shape=change(recipe.shape))
+        if recipe.shape is None:
+            return recipe
+        other = updated(recipe, shape=change(recipe.shape))
+        return updated(other, contains=other.contains[: other.numel] or None) if other.contains else other
 
     return changed(sample, shaped)
 
