@@ -83,6 +83,7 @@ def _cause(context: Context) -> str:
     if not works:
         return ""
     entries: dict[str, Any] = {}
+    listed = case.claims.supports.backward if isinstance(case.claims.supports.backward, tuple) else ()
     if refused or (bare and pulled):
         dtypes: dict[str, Any] = {"forward": grouped(works)}
         if pulled and pulled != list(filter(is_differentiable, works)):
@@ -92,7 +93,7 @@ def _cause(context: Context) -> str:
         entries["dtypes"] = dtypes
     if bare and not pulled and support_of[bare[0]].in_place:
         entries["inplace"] = True
-    elif bare and not pulled:
+    elif bare and not pulled and not listed:
         has_tangent = any(support_of[dtype].has_tangent for dtype in bare)
         entries["supports"] = {"backward": False} if has_tangent else {"backward": False, "forward_ad": False}
     reasons = [f"it refuses {', '.join(refused)} ({support_of[refused[0]].why})"] if refused else []
@@ -101,11 +102,14 @@ def _cause(context: Context) -> str:
     elif bare:
         why = support_of[bare[0]].why
         reason = f"it refuses inputs that require grad ({why})" if why else "no output requires grad"
+        reason += f" by {', '.join(map(str, listed))} alone" if listed else ""
         reasons.append(reason + (f" in {', '.join(bare)}" if pulled else ""))
     document, span = case.operator.document, case.operator.span
     place, advice = "", _called(entries)
     if document.text:  # it comes from a spec
         place, advice = f"{document.file}:{span.line}:{span.column}: ", f"write {_written(case, entries)}"
+    if not entries:
+        advice = "list the arguments that have a gradient in supports.backward"
     return f"{place}{case.operator.id}: {advice}: {', and '.join(reasons)}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -68,13 +68,13 @@ class ModuleCall:
         return result
 
     def _hooked(self, name: str, tensor: Tensor) -> Tensor:
-        """Return a parameter with the hooks that the module has registered on its own one, which change gradients."""
+        """Return a parameter with the hooks that the module has registered on its own one: they may change gradients."""
         hooks = self.state[name]._backward_hooks
         if not (hooks and tensor.requires_grad):
             return tensor
         passed: Any = tensor.view_as(tensor)  # `register_hook` has no annotations
         for hook in hooks.values():
-            passed.register_hook(hook)
+            passed.register_hook(partial(_unless_undefined, hook))
         hooked: Tensor = passed
         return hooked
 
@@ -137,6 +137,11 @@ class ModuleCall:
         """Return the keyword of each parameter and buffer that is passed to a call."""
         keys = {name: f"module.{name}" if f"module.{name}" in kwargs else name for name in self.state}
         return {name: key for name, key in keys.items() if key in kwargs}
+
+
+def _unless_undefined(hook: Callable[[Tensor], Tensor | None], gradient: Tensor | None) -> Tensor | None:
+    """Call a hook, which expects a gradient, unless there is none."""
+    return None if gradient is None else hook(gradient)
 
 
 @contextmanager

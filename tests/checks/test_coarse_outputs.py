@@ -46,7 +46,7 @@ def test_a_wrong_one_is_caught(outcomes, name, check, dtype):
 def test_without_a_step_that_the_output_resolves_nothing_is_tested(outcomes, keys, dtype):
     (outcome,) = outcomes(spec("in_half", keys), checks=("backward",), dtypes=(dtype,)).values()
     assert outcome.outcome == "error"
-    assert "too coarse for finite differences unless the step is at least 0.08: set tolerance.eps" in outcome.message
+    assert "too coarse for finite differences unless the step is at least 0.04: set tolerance.eps" in outcome.message
 
 
 @BOTH

@@ -155,6 +155,15 @@ def test_containers_keep_their_items(verdict_of, wrong, right, samples, what, dt
     assert verdict_of(f"operators.side_effects.{right}", "purity", dtype, samples=samples).outcome == "passed"
 
 
+@BOTH
+def test_arguments_stay_as_they_are_where_no_gradient_is_wanted(verdict_of, dtype):
+    samples = "samples = [{ args = [{ shape = [2, 3] }, { shape = [3] }] }]"
+    found = verdict_of("operators.side_effects.gate_in_place_for_inference", "purity", dtype, samples=samples)
+    assert found.outcome == "failed"
+    assert found.reason.startswith("purity: forward under torch.no_grad() changes what it is given: argument x")
+    assert verdict_of("operators.side_effects.gate", "purity", dtype, samples=samples).outcome == "passed"
+
+
 def test_a_list_that_is_meant_to_change_is_part_of_the_result(verdict_of):
     keys = 'inplace = ["items"]'
     found = verdict_of("operators.side_effects.adds_an_item", "purity", keys=keys, samples=ITEMS)

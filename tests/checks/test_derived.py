@@ -988,3 +988,30 @@ def test_other_checks_have_their_say_at_derived_samples_if_the_project_is_thorou
         assert "3 -> " in found.reason
         assert words in found.reason
         assert "passes with size 16, fails with size 17" in found.message
+
+
+@BOTH
+@pytest.mark.parametrize("args", ["{ shape = [2, 3] }], kwargs = { index = 1 }", "{ shape = [2, 3] }, 1]"])
+def test_an_index_from_the_end_is_tried_if_the_sample_passes_one(tmp_path, args, dtype):
+    samples = f"samples = [{{ args = [{args} }}]"
+    found = outcome_of(tmp_path, "wrong_for_an_index_from_the_end", dtype, samples, NO_FORWARD)
+    assert found.reason.startswith("derived: index = -1: backward: ")
+    right = outcome_of(tmp_path, "element_of_each_row", dtype, samples, NO_FORWARD)
+    assert right.outcome == "passed", right.message
+
+
+@BOTH
+def test_second_derivatives_are_looked_at_in_evaluation_mode(tmp_path, dtype):
+    keys = f"{MODULE}\n{NO_FORWARD}"
+    found = outcome_of(tmp_path, "KeepsScaleInEvaluation", dtype, keys=keys)
+    assert found.reason.startswith("derived: module.train = false: rev_over_rev: ")
+    assert outcome_of(tmp_path, "RecomputesScale", dtype, keys=keys).outcome == "passed"
+
+
+def test_a_sample_that_may_not_vary_its_sizes_keeps_them_as_it_is_made_small(tmp_path):
+    samples = "samples = [{ args = [{ shape = [4] }], kwargs = { n = 4 }, vary = ['-size', '-rank', '-empty'] }]"
+    found = outcome_of(tmp_path, "wrong_for_five", "float64", samples, NO_FORWARD)
+    assert found.reason.startswith("derived: n = 5: backward: ")
+    assert "add this sample: { args = [{ shape = [4] }], kwargs = { n = 5 }" in found.message
+    assert "the gradient is 2 times what it should be" in found.message
+    assert outcome_of(tmp_path, "for_four_numbers", "float64", samples, NO_FORWARD).outcome == "passed"

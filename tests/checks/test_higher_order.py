@@ -67,3 +67,21 @@ def test_forward_over_forward_of_torchs_determinant_was_wrong_before_torch_2_15(
         ("torch.linalg.det", "failed" if torch.__version__ < "2.15" else "passed"),
         ("operators.orders.det", "passed"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("cotangents", "words"),
+    [
+        ("{ shape = [1] }", "grad_outputs[0] is float64[1], but its output is float64[3]"),
+        ("{ shape = [3], dtype = 'complex128' }", "grad_outputs[0] is complex128[3], but its output is float64[3]"),
+        ("{ shape = [3] }, { shape = [3] }", "grad_outputs has 2 tensors, expected 1"),
+        ("", "grad_outputs has 0 tensors, expected 1"),
+    ],
+)
+@pytest.mark.parametrize("check", ["rev_over_rev", "unsupported"])
+def test_cotangents_that_do_not_fit_are_a_mistake_and_no_refusal(verdict_of, check, cotangents, words):
+    samples = f"samples = [{{ args = [{{ shape = [3] }}], grad_outputs = [{cotangents}] }}]"
+    keys = "supports = { second_order = false }" if check == "unsupported" else ""
+    found = verdict_of("torch.square", check, keys=keys, samples=samples)
+    assert (found.outcome, found.reason) == ("error", words)
+    assert "expected one for each output that requires grad, of its shape and dtype" in found.message

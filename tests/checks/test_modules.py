@@ -12,7 +12,8 @@ import opcheck
 
 BOTH = pytest.mark.parametrize("dtype", ["float64", "complex128"])
 FAULTS = [(check, module) for check, found in modules.FAULTS.items() for module in found]
-OF_INSTANCES = [(check, module) for check, module in FAULTS if module is not modules.KeepsItsFirstScale]
+KEPT = (modules.KeepsItsFirstScale, modules.KeptSinceTraining)
+OF_INSTANCES = [(check, module) for check, module in FAULTS if module not in KEPT]
 """What an instance has kept of its first call, it keeps: opcheck cannot construct another."""
 CUSTOM = "supports = { forward_ad = false, vmap = false }"
 """What autograd functions without further rules do not have."""
@@ -274,3 +275,15 @@ def test_buffers_are_those_that_a_reference_leaves(outcomes):
         (failed,) = (one for one in found.values() if one.outcome != "passed")
         assert failed.check == "reference"
         assert failed.reason == "reference: running_var is not that of torch.nn.functional.batch_norm after the call"
+
+
+@BOTH
+def test_a_buffer_that_the_spec_differentiates_by_has_no_graph_of_its_own(outcomes, dtype):
+    text = """
+[[operator]]
+name    = "operators.modules.Centered"
+module  = { init = { BUFFER = { std = 1, grad = true } } }
+samples = [{ args = [{ shape = [2, 3] }] }]
+""".replace("BUFFER", next(name for name, _ in modules.Centered().named_buffers()))
+    (found,) = outcomes(text, checks=("buffers",), dtypes=(dtype,)).values()
+    assert found.outcome == "passed", found.message

@@ -109,3 +109,12 @@ def test_an_operator_that_returns_nothing_may_lack_a_key(verdict_of):
     outcome = verdict_of("operators.results.as_none", "backward", samples=SAMPLES)
     assert "if it returns nothing but changes its first argument, write inplace = true" in outcome.message
     assert "for others, inplace = [names]" in outcome.message
+
+
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
+@pytest.mark.parametrize("check", ["backward", "masked", "linearity", "purity"])
+def test_a_sparse_output_needs_a_key(verdict_of, check, layout):
+    samples = f"samples = [{{ args = [{{ shape = [3, 3], layout = '{layout}' }}] }}]"
+    found = verdict_of("torch.neg", check, keys="supports = { forward_ad = false }", samples=samples)
+    assert (found.outcome, found.reason) == ("error", f"output 0 has the layout torch.{layout}")
+    assert 'write outputs = { apply = "to_dense" }' in found.message

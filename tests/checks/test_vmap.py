@@ -91,6 +91,15 @@ def test_a_batching_rule_that_loses_the_gradient_is_caught(verdict_of, name, wor
 
 
 @BOTH
+def test_gradients_of_rows_that_share_weights_are_compared(verdict_of, dtype):
+    samples = "samples = [{ args = [{ shape = [2, 3] }, { shape = [4, 3] }] }]"
+    found = verdict_of("operators.partial.linear_by_kernel_of_shared_weights", "vmap", dtype, samples=samples)
+    assert found.outcome == "failed"
+    assert found.reason.endswith("is missing: its outputs do not require grad, batched over x")
+    assert verdict_of("operators.partial.linear", "vmap", dtype, samples=samples).outcome == "passed"
+
+
+@BOTH
 @pytest.mark.parametrize(
     ("name", "keys", "samples"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -266,9 +267,17 @@ class TestRunning:
         project.write("hang", "")
         project.write("more/hang.toml", '[[operator]]\nname = "demo.hangs"\nsamples = [{ args = [{ shape = [2] }] }]\n')
         run = plain_pytest("more", "--timeout=0.3", "--opcheck-check=vmap", "--opcheck-dtype=float64")
-        assert "demo.hangs::vmap[cpu-float64]: Timeout (>0.3s) from pytest-timeout." in run.out.splitlines()
+        assert "demo.hangs::vmap[cpu-float64]: time-out: it takes longer than 0.3 s" in run.out.splitlines()
         assert "demo.py" not in run.out.split("FAILURES")[1]
         assert counts(run) == "1 failed"
+
+    def test_the_limit_of_the_project_needs_pytest_timeout(self, project, plain_pytest):
+        settings = (project.folder / "pyproject.toml").read_text()
+        project.write("pyproject.toml", settings.replace("[tool.opcheck]", "[tool.opcheck]\ntimeout = 30"))
+        options = ("specs", "--opcheck-check=vmap", "-p", "no:timeout", "--strict-markers", "-W", "error")
+        run = plain_pytest(*options)
+        assert run.code == 0, run.out
+        assert "opcheck: without pytest-timeout, the timeout of [tool.opcheck] has no effect" in run.out
 
     def test_marks_are_listed_with_what_the_checks_claim(self, project):
         listed = project.run("pytest", "--markers").out  # in this process, pytest would know the marks of another run
@@ -284,6 +293,18 @@ class TestRunning:
         assert counts(run) == "1 failed"
 
 
+QUARANTINE = """
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.when == "call" and report.failed:
+        report.outcome, report.wasxfail = "skipped", "quarantined"
+    return report
+"""
+
+
 class TestParts:
     """What a project or a plugin has to do with the phases of a test holds for cases too."""
 
@@ -297,6 +318,13 @@ class TestParts:
         hook = f"for item in items: item.add_marker(pytest.mark.{mark})"
         project.write("conftest.py", f"import pytest\ndef pytest_collection_modifyitems(items):\n    {hook}\n")
         assert counts(plain_pytest(*self.OPTIONS)) == expected
+
+    def test_a_failure_that_a_project_expects_in_its_report_is_one_in_ours(self, project, plain_pytest):
+        project.write("conftest.py", QUARANTINE)
+        run = plain_pytest(*self.OPTIONS)
+        assert counts(run) == "2 passed, 1 xfailed"
+        assert sorted(run.outcomes.values()) == ["passed", "passed", "xfailed"]
+        assert {one["reason"] for one in run.records.values()} == {"", "quarantined"}
 
     @pytest.mark.parametrize("phase", ["setup", "call", "teardown"])
     def test_hooks_of_a_project_run_around_each_case(self, project, plain_pytest, phase):
@@ -430,6 +458,19 @@ def test_specs_leave_the_process_to_a_projects_own_tests_as_it_was(project, plai
         torch.set_num_threads(threads)
     assert counts(run) == "3 passed"
     assert not frozen
+
+
+@pytest.mark.nightly
+def test_a_crash_in_a_worker_is_a_verdict_wherever_the_report_is_written(project, tmp_path_factory):
+    project.write("ends.py", "import os\n\ndef ends(x):\n    os.abort()\n")
+    settings = (project.folder / "pyproject.toml").read_text()
+    project.write("pyproject.toml", settings.replace('"demo"', '"demo", "ends"'))
+    project.write("more/ends.toml", '[[operator]]\nname = "ends.ends"\nsamples = [{ args = [{ shape = [2] }] }]\n')
+    out = tmp_path_factory.mktemp("out") / "report.json"
+    options = ("-n1", "--opcheck-check=vmap", "--opcheck-dtype=float64", "--opcheck-report-json", str(out))
+    project.run("pytest", "more", *options)  # pytest looks for the root from the files among its arguments, too
+    record, end = (json.loads(line) for line in out.read_text().splitlines()[-2:])
+    assert (record["outcome"], record["reason"], end["complete"]) == ("error", "the process crashed", True)
 
 
 def test_plain_pytest_says_what_it_cannot_contain(plain_pytest):

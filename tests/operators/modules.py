@@ -342,6 +342,34 @@ class KeptForInference(KeptInEvaluation):
         return Merged.merged(self) if torch.is_grad_enabled() else super().merged()
 
 
+class KeptSinceTraining(Merged):
+    """The same, but what it uses in evaluation mode, it has kept since its first call, whatever the mode was."""
+
+    kept: Tensor | None = None
+
+    def merged(self) -> Tensor:
+        merged = super().merged()
+        if self.kept is None:
+            self.kept = merged.detach()
+        return merged if self.training else self.kept
+
+
+class Hooked(Merged):
+    """A hook sees the gradient of the weight."""
+
+    factor = 1.0
+
+    def __init__(self):
+        super().__init__()
+        self.weight.register_hook(lambda gradient: self.factor * gradient)
+
+
+class HalvedByItsHook(Hooked):
+    """The same, with a hook that changes the gradient."""
+
+    factor = -0.5
+
+
 class CoarseWithoutGrad(Merged):
     """A fast path in evaluation mode where no gradients are wanted, with fewer digits."""
 
@@ -449,7 +477,7 @@ class KeepsEachMask(KeepsItsMask):
 
 
 FAULTS: dict[str, tuple[type[Module], ...]] = {
-    "backward": (WrongWeight, WrongInside, WrongUnlessOne, WrongLazyLayer),
+    "backward": (WrongWeight, WrongInside, WrongUnlessOne, WrongLazyLayer, HalvedByItsHook),
     "buffers": (
         ReplacesInEvaluation,
         WritesInEvaluation,
@@ -458,12 +486,12 @@ FAULTS: dict[str, tuple[type[Module], ...]] = {
         WarmedBehindAutograd,
         CountsInBackward,
     ),
-    "context": (KeptInEvaluation, KeptForInference, CoarseWithoutGrad, KeepsItsFirstScale),
+    "context": (KeptInEvaluation, KeptForInference, KeptSinceTraining, CoarseWithoutGrad, KeepsItsFirstScale),
     "needs_input_grad": (Unregistered, BehindAFunction, Elsewhere),
 }
 """Modules with a mistake, by the check that must find it."""
 
-TWINS = (Layer, LazyLayer, Net, Scale, Centered, Constant, Warmed, Merged, KeepsItsTable)
+TWINS = (Layer, LazyLayer, Net, Scale, Centered, Constant, Warmed, Merged, Hooked, KeepsItsTable)
 """The same without the mistake."""
 
 

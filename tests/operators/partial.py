@@ -238,3 +238,38 @@ def from_one_on(x):
 
 def one_only(x):
     return _checked(x, x == 1)
+
+
+class Linear(torch.autograd.Function):
+    """x @ w.mT, with a vmap rule. For weights that all rows share, it calls the kernel itself if `kernel`."""
+
+    @staticmethod
+    def forward(x, w, kernel):
+        return x @ w.mT
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:2])
+
+    @staticmethod
+    def backward(ctx, v):
+        x, w = ctx.saved_tensors
+        return v @ w.conj(), (v.mT.conj() @ x).conj(), None
+
+    @staticmethod
+    def vmap(info, in_dims, x, w, kernel):
+        x = x.expand(info.batch_size, *x.shape) if in_dims[0] is None else x.movedim(in_dims[0], 0)
+        if in_dims[1] is None:
+            flat = x.flatten(0, 1)
+            rows = (flat @ w.mT).detach() if kernel else Linear.apply(flat, w, kernel)
+            return rows.unflatten(0, x.shape[:2]), 0
+        each = zip(x, w.movedim(in_dims[1], 0), strict=True)
+        return torch.stack([Linear.apply(*one, kernel) for one in each]), 0
+
+
+def linear(x, w):
+    return Linear.apply(x, w, False)
+
+
+def linear_by_kernel_of_shared_weights(x, w):
+    return Linear.apply(x, w, True)

@@ -312,3 +312,12 @@ def grows_with_each_call(x):
     """It is smooth, and another function in each call."""
     _KEPT.append(1.0)
     return x * sum(_KEPT)
+
+
+def gate_in_place_for_inference(x, w):
+    """Where no gradient is wanted, it saves memory at the expense of its argument."""
+    return (x * w).sigmoid() if torch.is_grad_enabled() else x.mul_(w).sigmoid()
+
+
+def gate(x, w):
+    return (x * w).sigmoid() if torch.is_grad_enabled() else x.mul(w).sigmoid_()

@@ -1370,3 +1370,79 @@ def split_by_equality(x):
     """Elements move from one output to the other within any step from equal ones."""
     same = x[0] == x[1]
     return x[:, ~same], x[:, same]
+
+
+class Selected(torch.autograd.Function):
+    """The element of each row at an index. If it counts from the end, backward forgets it, unless `counts`."""
+
+    @staticmethod
+    def forward(ctx, x, index, counts):
+        ctx.sizes, ctx.index, ctx.counts = x.shape, index, counts
+        return x.select(-1, index).clone()
+
+    @staticmethod
+    def backward(ctx, v):
+        index = ctx.index % ctx.sizes[-1] if ctx.counts else ctx.index
+        return v.unsqueeze(-1) * (torch.arange(ctx.sizes[-1]) == index), None, None
+
+
+def wrong_for_an_index_from_the_end(x, index=0):
+    return Selected.apply(x, index, False)
+
+
+def element_of_each_row(x, index=0):
+    return Selected.apply(x, index, True)
+
+
+class KeepsWithoutGraph(torch.autograd.Function):
+    """x exp(w), whose backward uses what forward has kept: without a graph if `kept`."""
+
+    @staticmethod
+    def forward(ctx, x, w, kept):
+        ctx.save_for_backward(x, w)
+        ctx.scale = w.exp() if kept else None
+        return x * w.exp()
+
+    @staticmethod
+    def backward(ctx, v):
+        x, w = ctx.saved_tensors
+        scale = (w.exp() if ctx.scale is None else ctx.scale).conj()
+        return v * scale, (v * x.conj() * scale).sum(0), None
+
+
+class RecomputesScale(torch.nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(size))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return KeepsWithoutGraph.apply(x, self.weight, self.keeps())
+
+    def keeps(self) -> bool:
+        return False
+
+
+class KeepsScaleInEvaluation(RecomputesScale):
+    def keeps(self) -> bool:
+        return not self.training
+
+
+class OfFour(torch.autograd.Function):
+    """The sum of the numbers of a row, weighted by their places and divided by n. It is meant for four numbers."""
+
+    @staticmethod
+    def forward(ctx, x, n, is_wrong):
+        ctx.n, ctx.is_wrong = n, is_wrong
+        return (x * torch.arange(1, 1 + x.shape[-1])).sum(-1, keepdim=True) / n
+
+    @staticmethod
+    def backward(ctx, v):
+        return v * torch.arange(1, 5) / ctx.n * (2 if ctx.is_wrong and ctx.n == 5 else 1), None, None
+
+
+def wrong_for_five(x, n=6):
+    return OfFour.apply(x, n, True)
+
+
+def for_four_numbers(x, n=6):
+    return OfFour.apply(x, n, False)

@@ -66,6 +66,8 @@ class TestOutcomes:
             ("the gradient has the wrong sign", "the gradient is 3 times what it should be", "failing otherwise"),
             ("the gradient is 3 times it", "the gradient is 5 times it", "failing otherwise"),
             ("it is 0.3000001 there", "it is 0.2999998 there", ""), ("<A at 0x7fa0>", "<A at 0x55b1>", ""),
+            ("two calls differ by up to 0.74", "two calls differ by up to 1.6e-3", ""),
+            ("two calls differ by up to 0.74", "two passes differ by up to 0.74", "failing otherwise"),
         ],
     )  # fmt: skip
     def test_so_may_one_for_another_reason(self, old, new, kind):
@@ -80,6 +82,13 @@ class TestOutcomes:
         assert {one.id for records in found.newly_failing() for one in records} == {"a"} & {*"a" * bool(kind)}
         if kind:
             assert f"  a: not the same; {old} -> not the same; {new}" in found.lines()
+
+    def test_a_finding_that_the_reason_mentions_is_shown_once(self):
+        finding = {"kind": "random", "text": "the function is random", "fields": {}}
+        reason = "backward: the function is random"
+        new = report(record("a", "failed", reason=reason, fields={"diagnosis": [finding]}))
+        old = report(record("a", "failed", reason="another"))
+        assert f"  a: another -> {reason}" in diff(old, new).lines()
 
     def test_what_is_blocked_by_another_check_now_is_not_news(self):
         old, new = (report(record("a", "blocked", reason=f"not judged, since {one} fails")) for one in ("x", "y"))

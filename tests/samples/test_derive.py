@@ -534,3 +534,15 @@ def test_where_there_are_indices_it_stays_as_large_as_it_was_written(sample_of):
     found, _ = smallest(one, sample, look, "backward")
     assert found.tensors[0].sizes == (10, 3)
     assert all(rows >= 3 and columns >= 3 for rows, columns in tried)
+
+
+def test_as_many_special_elements_stay_as_fit(sample_of):
+    from opcheck.samples.derive.sizes import resized
+
+    sample = sample_of("{ args = [{ shape = [3], contains = [1.0, 2.0] }] }")
+    texts = [resized(sample, {3: size}).toml() for size in (2, 1, 0)]
+    assert texts == [
+        "{ args = [{ shape = [2], contains = [1.0, 2.0] }] }",
+        "{ args = [{ shape = [1], contains = [1.0] }] }",
+        "{ args = [{ shape = [0] }] }",
+    ]
