@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from opcheck.cli.selecting import add_fail_under, add_paths, add_processes, falls_short, loaded, one_device, selection
 from opcheck.cli.stdout import say
 from opcheck.planning.planner import rule_against
-from opcheck.pytest_plugin.options import add_options, whole_number
+from opcheck.pytest_plugin.options import ONE_DEVICE, add_options, whole_number
 from opcheck.settings import Settings
 from opcheck.spec import SpecError
 from opcheck.spec.problems import RequestError
@@ -30,7 +30,7 @@ TIMEOUT = 120.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_paths(parser)
-    add_options(parser, "profiles", "--device", "--operator", "--tag", "--derive")
+    add_options(parser, "profiles", "--device", "--operator", "--tag", "--derive", device=ONE_DEVICE)
     parser.add_argument(
         "--of", default="gradient", choices=["gradient", "tangent", "second-derivative"],
         help="what is wrong in a mutant; default: gradient",

@@ -11,7 +11,7 @@ from typing import Any
 
 from opcheck.cli.selecting import add_count, duration, one_device
 from opcheck.cli.stdout import say
-from opcheck.pytest_plugin.options import add_options
+from opcheck.pytest_plugin.options import ONE_DEVICE, add_options
 from opcheck.settings import FOLDER, Settings
 from opcheck.spec.document import Document
 from opcheck.spec.problems import RequestError, SpecError, worded
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--within", type=duration, metavar="TIME", help="for all of them, as in 10m; default: no limit")
     add_count(parser)
-    add_options(parser, "profiles", "--device")
+    add_options(parser, "profiles", "--device", device=ONE_DEVICE)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -189,13 +189,22 @@ ABOUT = {
 SELECTION = tuple(option.dest for option in OPTIONS if option.section == "selection")
 
 
-def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add options to a command. names: sections, or the option strings of single options."""
+ONE_DEVICE = "the device, one only; default: cpu"
+"""The help on `--device` of commands that work on one device."""
+
+
+def add_options(parser: argparse.ArgumentParser, *names: str, device: str = "") -> None:
+    """Add options to a command.
+
+    names: sections, or the option strings of single options.
+    device: the help on `--device`, if it means something else in this command.
+    """
     for name in names:
         group = parser.add_argument_group(name, ABOUT[name]) if name in ABOUT else parser
         for option in OPTIONS:
             if name in (option.section, option.word):
-                group.add_argument(option.word, help=option.help, **option.keywords)
+                about = device if device and option.word == "--device" else option.help
+                group.add_argument(option.word, help=about, **option.keywords)
 
 
 def pytest_arguments(options: argparse.Namespace) -> list[str]:

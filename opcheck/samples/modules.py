@@ -68,7 +68,7 @@ class ModuleCall:
         return result
 
     def _hooked(self, name: str, tensor: Tensor) -> Tensor:
-        """Return a parameter with the hooks that the module has registered on its own one: they may change gradients."""
+        """Return a parameter with the hooks of the one that the module has made: they may change gradients."""
         hooks = self.state[name]._backward_hooks
         if not (hooks and tensor.requires_grad):
             return tensor

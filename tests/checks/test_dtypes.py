@@ -172,3 +172,12 @@ def test_a_claim_about_backward_that_no_sample_tests_is_an_error(verdict_of):
 def test_infinity_is_what_a_dtype_makes_of_too_large_a_number(verdict_of):
     large = "samples = [{ args = [{ values = [1000, 2000.0] }] }]"
     assert verdict_of("torch.square", "dtypes", "float16", samples=large).outcome == "passed"
+
+
+def test_a_list_of_arguments_without_a_gradient_is_doubted(verdict_of):
+    keys = 'supports = { backward = ["y"], out = false }'
+    samples = "samples = [{ args = [{ shape = [3] }, { shape = [3] }] }]"
+    found = verdict_of("operators.partial.detaches_the_second", "backward", keys=keys, samples=samples)
+    assert found.outcome == "failed"
+    assert "list the arguments that have a gradient in supports.backward: no output requires grad by y" in found.message
+    assert verdict_of("torch.mul", "backward", keys=keys.replace("y", "other"), samples=samples).outcome == "passed"
