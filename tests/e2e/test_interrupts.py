@@ -242,7 +242,7 @@ def test_a_time_out_ends_the_case_alone(cli, project):
     assert run.code == 1
     assert run.outcomes == {"demo.slow::variants[cpu-float64]": "passed", "demo.hangs::variants[cpu-float64]": "error"}
     record = run.records["demo.hangs::variants[cpu-float64]"]
-    assert record["reason"] == "Timeout (>3.0s) from pytest-timeout."
+    assert record["reason"] == "time-out: it takes longer than 3 s"
     assert record["message"].splitlines()[-1] == (
         "run just this: opcheck run 'slow.toml::demo.hangs::variants[cpu-float64]'"
     )

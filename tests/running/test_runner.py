@@ -124,11 +124,11 @@ def test_an_operator_that_raises_what_is_not_its_to_raise_is_an_error(checked_by
     assert (outcome.outcome, outcome.reason) == ("error", f"the operator ends the process: {error.__name__}: mine")
 
 
-def test_a_time_out_by_pytest_is_told_in_its_words(checked_by):
+def test_a_time_out_by_pytest_is_told_in_the_words_of_a_run(checked_by):
     def check(context):
         pytest.fail("Timeout (>1.0s)\n from pytest-timeout.")
 
-    assert checked_by(check).reason == "Timeout (>1.0s) from pytest-timeout."
+    assert checked_by(check).reason == "time-out: it takes longer than 1 s"
 
 
 KNOWN = '[[operator.expect]]\nwhen = { check = "backward" }\noutcome = "fail"\nreason = "as an example"\n'

@@ -79,6 +79,8 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     for leaf in leaves if are_strided(subject.leaves) else ():
         leaf.grad = torch.zeros_like(leaf)  # as if gradients were accumulated: an operator must not add to .grad
     watched = [Watched.of(*named) for named in (*tensors_among(args, kwargs, parameters), *held)]
+    without_grad = torch.no_grad()(partial(subject.function.called, args, kwargs))
+    yield from _stage(WITHOUT_GRAD, without_grad, watched, names)  # first: it may overwrite outputs of other calls
     outputs = subject.function.tested(subject.function.called(args, kwargs))
     yield _unchanged("forward", watched, names)
     call = Call(leaves, with_gradient(outputs))
@@ -93,12 +95,18 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     if vectors:
         watched += Watched.all("tangent", vectors)
         stages["forward mode"] = lambda: push(subject, vectors)
-    stages[WITHOUT_GRAD] = torch.no_grad()(partial(subject.function.called, args, kwargs))
     for name, stage in stages.items():
-        verdict, error = _unseeded(name, partial(tried, stage))
-        yield verdict
-        how = f", which raised {class_of(error)}," if isinstance(error, Exception) else ""
-        yield _unchanged(name, watched, names, how)
+        yield from _stage(name, stage, watched, names)
+
+
+def _stage(
+    name: str, stage: Callable[[], object], watched: Iterable[Watched], held: Container[str]
+) -> Iterator[Verdict]:
+    """Run a stage, which may raise, and yield whether it seeds a generator, and whether it changes a tensor."""
+    verdict, error = _unseeded(name, partial(tried, stage))
+    yield verdict
+    how = f", which raised {class_of(error)}," if isinstance(error, Exception) else ""
+    yield _unchanged(name, watched, held, how)
 
 
 def _same_items(before: Mapping[str, object], after: Mapping[str, object]) -> Verdict:
