@@ -6,12 +6,12 @@ The parameters and buffers of a lazy module get their shapes by a first call.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -37,6 +37,10 @@ class ModuleRecipe:
     spec: Construction
 
 
+Hook = Callable[[Tensor], Tensor | None]
+"""A function that is called with a gradient, and may return another one."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ModuleCall:
     """Calls a module with the parameters and buffers that are passed as keyword arguments, by their names.
@@ -58,25 +62,20 @@ class ModuleCall:
 
     def with_state(self, state: dict[str, Tensor], args: Any, kwargs: dict[str, Any]) -> Any:
         """Return the result of the module with other parameters and buffers, by name."""
-        module, is_traced = self.module, torch.compiler.is_compiling()  # which cannot trace hooks
-        state = state if is_traced else {name: self._hooked(name, own) for name, own in state.items()}
-        result = torch.func.functional_call(module, state, args, kwargs)
-        if not is_traced:
-            for _, part in leaves_of(result):
-                if isinstance(part, Tensor) and part.grad_fn is not None:
-                    part.grad_fn.register_prehook(lambda _: self._install(state))
+        if torch.compiler.is_compiling():  # which cannot trace hooks
+            return torch.func.functional_call(self.module, state, args, kwargs)
+        state = state | {name: _hooked(state[name], hooks) for name, hooks in self._hooks.items()}
+        result = torch.func.functional_call(self.module, state, args, kwargs)
+        for _, part in leaves_of(result):
+            if isinstance(part, Tensor) and part.grad_fn is not None:
+                part.grad_fn.register_prehook(lambda _: self._install(state))
         return result
 
-    def _hooked(self, name: str, tensor: Tensor) -> Tensor:
-        """Return a parameter with the hooks of the one that the module has made: they may change gradients."""
-        hooks = self.state[name]._backward_hooks
-        if not (hooks and tensor.requires_grad):
-            return tensor
-        passed: Any = tensor.view_as(tensor)  # `register_hook` has no annotations
-        for hook in hooks.values():
-            passed.register_hook(partial(_unless_undefined, hook))
-        hooked: Tensor = passed
-        return hooked
+    @cached_property
+    def _hooks(self) -> dict[str, list[Hook]]:
+        """The hooks that the module has registered on its parameters, by their names. They may change gradients."""
+        hooks = {name: tensor._backward_hooks for name, tensor in self.state.items()}
+        return {name: [*own.values()] for name, own in hooks.items() if own}
 
     @property
     def module(self) -> Module:
@@ -139,9 +138,18 @@ class ModuleCall:
         return {name: key for name, key in keys.items() if key in kwargs}
 
 
-def _unless_undefined(hook: Callable[[Tensor], Tensor | None], gradient: Tensor | None) -> Tensor | None:
-    """Call a hook, which expects a gradient, unless there is none."""
-    return None if gradient is None else hook(gradient)
+def _hooked(parameter: Tensor, hooks: Iterable[Hook]) -> Tensor:
+    """Return a parameter whose gradient goes through hooks, if it requires grad. They are not called without one."""
+    if not parameter.requires_grad:
+        return parameter
+
+    def unless_undefined(hook: Hook, gradient: Tensor | None) -> Tensor | None:
+        return None if gradient is None else hook(gradient)
+
+    hooked: Any = parameter.view_as(parameter)  # torch has no annotation of `register_hook`
+    for hook in hooks:
+        hooked.register_hook(partial(unless_undefined, hook))
+    return cast(Tensor, hooked)
 
 
 @contextmanager

@@ -307,7 +307,6 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
     moved = tensors_of(vector(subject.leaves) + 1e-3 * direction_of(subject), subject.leaves)
     nearby = [x.requires_grad_(leaf.requires_grad) for x, leaf in zip(moved, subject.leaves, strict=True)]
     fresh = tried(partial(_new_module, subject, call))
-    assert isinstance(fresh, (ModuleCall, Exception))
     with evaluating(call.module):
         here = tried(lambda: Call.of(subject).values)
         if isinstance(here, Exception):
@@ -324,11 +323,13 @@ def _in_evaluation(subject: Subject) -> Iterator[Row]:
         yield Row(f"{what}, of a call that follows another one,", follows, alone)
 
 
-def _new_module(subject: Subject, call: ModuleCall) -> Callable[..., object]:
+def _new_module(subject: Subject, call: ModuleCall) -> ModuleCall:
     """Return the call of a module constructed anew; of a copy, if the module is passed in from Python."""
     context, path = subject.context, subject.case.variant.path
     if context.module(path) is not None:
-        return context.resolve(path, subject.sample)
+        new = context.resolve(path, subject.sample)
+        assert isinstance(new, ModuleCall)
+        return new
     shared = {id(tensor): tensor for tensor in call.state.values()}
     return replace(call, _module=deepcopy(call.module, shared))
 
