@@ -335,7 +335,7 @@ def starts_and_exits(x):
 """
 
 
-ENDS = {
+OF_FORKS = {
     "starts_and_exits": "the process exited, with status 3, at sample 0",
     "child_leaves": "",
     "starts_and_hangs": "time-out: it takes longer than 6 s, at sample 0",
@@ -346,7 +346,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(
-    "names", [("starts_and_exits", "keeps"), pytest.param((*ENDS,), marks=pytest.mark.nightly)], ids=["two", "all"]
+    "names", [("starts_and_exits", "keeps"), pytest.param((*OF_FORKS,), marks=pytest.mark.nightly)], ids=["two", "all"]
 )
 def test_a_process_that_an_operator_starts_neither_holds_up_a_run_nor_outlives_it(project, names):
     project.write("forks.py", FORKS)
@@ -354,7 +354,7 @@ def test_a_process_that_an_operator_starts_neither_holds_up_a_run_nor_outlives_i
     project.write("many.toml", DEFAULTS + "".join(f'[[operator]]\nname = "forks.{name}"\n' for name in names))
     run = project.run("opcheck", "run", "--check=dtypes", "--timeout=6", "--report-json", "report.json", seconds=200)
     reasons = {record["operator"].removeprefix("forks."): record["reason"] for record in run.records.values()}
-    assert reasons == {name: ENDS[name] for name in names}
+    assert reasons == {name: OF_FORKS[name] for name in names}
     assert run.code == 1
     started = [int(line) for line in (project.folder / "started").read_text().split()]
     assert len(started) >= 3
