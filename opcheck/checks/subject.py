@@ -30,15 +30,13 @@ from opcheck.samples.layouts import equal, own, share_memory
 from opcheck.samples.modules import ModuleCall, ModuleRecipe
 from opcheck.samples.realize import Wrt, realize, realize_module
 from opcheck.samples.resolve import Unresolved, resolve_module, resolve_operator
-from opcheck.samples.results import Untestable, differentiable, flatten, has_derivative
+from opcheck.samples.results import Untestable, differentiable, flatten, has_derivative, with_gradient
 from opcheck.settings import Settings
 from opcheck.spec.claims import Jacobian, Supports, Tolerance
 from opcheck.spec.library import Sample
 from opcheck.spec.problems import Mistake
 from opcheck.text import counted, one_line
 
-Kind = tuple[torch.Size, torch.dtype]
-"""The shape and the dtype of a tensor."""
 NEARBY = 1 - 2**-10
 """The factor by which numbers that are not random change, see `Subject.elsewhere`. It leaves most domains intact."""
 
@@ -319,10 +317,8 @@ class OutputInfo:
     """Whether any output requires grad."""
     dtype: torch.dtype
     """The coarsest dtype, see `Subject.coarsest`."""
-    smooth: tuple[Kind, ...]
-    """The outputs that cotangents belong to: those that require grad or, if none does, those that could."""
     sparse: str
-    """The first of them that is sparse, in words; empty if there is none."""
+    """The first output that is sparse, in words; empty if there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -431,7 +427,6 @@ class Subject:
         with torch.enable_grad():
             result, outputs = self.result, self.outputs
         smooth = differentiable(outputs)
-        with_graph = [output for output in smooth if output.requires_grad]
         names = self.function.names(result)
         sparse = (k for k, own in enumerate(outputs) if own.layout in LAYOUTS and has_derivative(own))
         return OutputInfo(
@@ -439,23 +434,23 @@ class Subject:
             sum(output.numel() for output in outputs),
             sum(output.numel() for output in smooth),
             bool(smooth),
-            bool(with_graph),
+            bool(with_gradient(smooth)),
             self.coarsest(smooth),
-            tuple((output.shape, output.dtype) for output in with_graph or smooth),
             next((f"{output_label(k, names)} has the layout {outputs[k].layout}" for k in sparse), ""),
         )
 
     @property
     def unfit_cotangents(self) -> str:
         """What is wrong with the cotangents of the sample, `grad_outputs`, in words; empty if they fit the outputs."""
-        cotangents, kinds = self.inputs.grad_outputs, self.output_info.smooth
+        cotangents = self.inputs.grad_outputs
         if cotangents is None:
             return ""
-        if len(cotangents) != len(kinds):
-            return f"grad_outputs has {counted(len(cotangents), 'tensor')}, expected {len(kinds)}"
-        for index, (given, kind) in enumerate(zip(cotangents, kinds, strict=True)):
-            if (given.shape, given.dtype) != kind:
-                one, other = (f"{str(dtype)[6:]}{[*shape]}" for shape, dtype in ((given.shape, given.dtype), kind))
+        outputs = with_gradient(self.outputs) or differentiable(self.outputs)
+        if len(cotangents) != len(outputs):
+            return f"grad_outputs has {counted(len(cotangents), 'tensor')}, expected {len(outputs)}"
+        for index, pair in enumerate(zip(cotangents, outputs, strict=True)):
+            one, other = (f"{str(tensor.dtype)[6:]}{[*tensor.shape]}" for tensor in pair)
+            if one != other:
                 return f"grad_outputs[{index}] is {one}, but its output is {other}"
         return ""
 

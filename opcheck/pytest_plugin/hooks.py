@@ -128,7 +128,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if plugin.root_of(file_path) is None:
         return None
     # For specs outside of the project, pytest's default is relative to the argument: it would not find the file again.
-    nodeid = os.path.relpath(file_path, plugin.root).replace(os.sep, "/")
+    nodeid = os.path.relpath(file_path, plugin.rootpath).replace(os.sep, "/")
     return SpecCollector.from_parent(parent, path=file_path, nodeid=nodeid)
 
 
@@ -166,7 +166,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Send a worker of pytest-xdist the root, the absent devices, which it need not probe again, and the order."""
     plugin = node.config.stash[PLUGIN]
-    node.workerinput[SENT] = {"root": str(plugin.root), "absent": plugin.absent, "order": plugin.order}
+    node.workerinput[SENT] = {"root": str(plugin.rootpath), "absent": plugin.absent, "order": plugin.order}
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -199,7 +199,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
     )
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around the hook of a conftest.py, which may expect a failure
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:

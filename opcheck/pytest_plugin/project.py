@@ -69,7 +69,7 @@ class Plugin:
         """Why devices cannot be used, by name, as other processes have found; an empty text for usable devices."""
         self.order: int | None = from_controller.get("order", config.option.opcheck_order)
         """The number of the random order of the cases. None: the order of the specs."""
-        self.root = Path(from_controller.get("root", config.rootpath))
+        self.rootpath = Path(from_controller.get("root", config.rootpath))
         """The folder that node ids are relative to. pytest may find another one in a worker, whose arguments may name
         files that exist only since the controlling process has made them."""
         self._marks: dict[str, pytest.MarkDecorator] = {}
@@ -326,8 +326,8 @@ class Plugin:
         """Return the case with a node id, planned as in the workers; None if the node id is not that of a case."""
         from opcheck.planning import plan
 
-        file, name = split_id(nodeid, self.root)
-        path = self.root / file
+        file, name = split_id(nodeid, self.rootpath)
+        path = self.rootpath / file
         if not name or self.root_of(path) is None:
             return None
         planned = plan(self.load(path), self.devices, self.selection, self.seed)

@@ -26,15 +26,9 @@ from opcheck.spec.versions import version_of
 
 
 def record_of(report: pytest.TestReport) -> Outcome | None:
-    """Return the outcome in the report of a finished case; None for other tests, and for other phases of a case.
-
-    A conftest.py may have turned a failure into an expected one after opcheck has attached the record.
-    """
+    """Return the outcome in the report of a finished case; None for other tests, and for other phases of a case."""
     record: dict[str, Any] | None = getattr(report, "opcheck", None)
-    outcome = None if record is None else Outcome(**record)
-    if outcome is not None and outcome.is_bad and report.skipped and hasattr(report, "wasxfail"):
-        return replace(outcome, outcome="xfailed", reason=report.wasxfail)
-    return outcome
+    return None if record is None else Outcome(**record)
 
 
 class RunReports:
@@ -96,7 +90,7 @@ class RunReports:
         self._names[report.nodeid] = record.id, record.reason if has_ended else ""
         self._details |= getattr(report, "opcheck_devices", {})
         config = self._plugin.config
-        bases = (config.invocation_params.dir, self._plugin.root)
+        bases = (config.invocation_params.dir, self._plugin.rootpath)
         file = _within(self._plugin.settings.root, bases, record.file) if record.file else ""
         self._done[report.nodeid] = placed = replace(record, file=file)
         if self._file is not None:

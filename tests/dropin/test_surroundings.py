@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from operators import faulty
 
 import opcheck
 
@@ -17,18 +18,6 @@ def leaf(*shape, dtype=torch.float64):
     return (torch.rand(shape, dtype=dtype, generator=generator, device="cpu") + 0.5).requires_grad_()
 
 
-class Tripled(torch.autograd.Function):
-    """2 x, with a gradient of 3."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx, v):
-        return 3 * v
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [6, 23, 600], ids=["few", "many", "too many"])
 def test_the_default_device_may_be_another_one(size, dtype):
@@ -37,7 +26,7 @@ def test_the_default_device_may_be_another_one(size, dtype):
         assert opcheck.gradcheck(torch.sin, x, check_forward_ad=True)
         assert opcheck.gradgradcheck(torch.sin, x)
         with pytest.raises(opcheck.GradcheckError, match="Jacobian mismatch"):
-            opcheck.gradcheck(Tripled.apply, x)
+            opcheck.gradcheck(faulty.wrong_double, x)
     assert opcheck.gradcheck(torch.sin, x)  # nothing of that device is kept
 
 
@@ -47,7 +36,7 @@ def test_so_it_may_for_all_checks(dtype):
     with torch.device("meta"):
         assert opcheck.check(torch.sin, x).passed
         assert opcheck.check(torch.matmul, leaf(3, 2, dtype=dtype), x).passed
-        wrong = opcheck.check(Tripled.apply, x, checks="backward", raise_exception=False)
+        wrong = opcheck.check(faulty.wrong_double, x, checks="backward", raise_exception=False)
     assert [one.outcome for one in wrong.failures] == ["failed"]
     assert opcheck.check(torch.sin, x).passed
 

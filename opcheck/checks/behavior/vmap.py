@@ -82,7 +82,7 @@ def judge(subject: Subject) -> Iterator[Verdict]:
     leaves = tuple(leaf.detach() for leaf in subject.leaves)
     has_gradients = subject.supports.backward and not subject.function.writes
     with torch.enable_grad():
-        is_own = has_gradients and have_own_backward(subject.function(*subject.leaves))
+        is_own = has_gradients and have_own_backward(subject.outputs)
     for chosen in subsets(len(leaves)):
         if not subject.function.written <= set(chosen):
             continue  # vmap cannot write a batch into an unbatched tensor
