@@ -12,9 +12,9 @@ from opcheck.planning.planner import cases_on, rule_against
 from opcheck.planning.selection import Selection, is_named
 from opcheck.spec import dtypes
 from opcheck.spec.checks import VariantKind
-from opcheck.spec.claims import Expect, Tolerances, When
+from opcheck.spec.claims import Expect, Tolerances
 from opcheck.spec.device_profile import DeviceProfile
-from opcheck.spec.library import Library, Operator, names_of
+from opcheck.spec.library import Library, Operator, Sample, names_of
 from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Mistake, Problem, listing, nearest, unknown
 
@@ -30,6 +30,7 @@ def audit(library: Library, devices: Iterable[DeviceProfile]) -> list[Problem]:
         problems += [operator.problem(*mistake) for mistake in operator.unknown_arguments()]
         problems += [*_of_cases(operator, known), *_of_tags(operator, known), *_of_tolerances(operator, known)]
         problems += [operator.problem(*mistake) for mistake in _of_backward(operator)]
+    problems += _of_samples(library, known)
     # An expectation belongs to several operators if it is in the defaults.
     shared: dict[tuple[str, KeyPath], tuple[Expect, list[Operator]]] = {}
     for operator in library:
@@ -45,13 +46,8 @@ def unmatched(device: DeviceProfile, library: Library) -> Iterator[Problem]:
     """
     ids = [operator.id for operator in library]
     for expect in device.written.expect:
-        concerned = (
-            operator
-            for operator in library
-            if is_for_operator(expect.when, operator)
-            and any(is_about(expect, sample.name) for sample in operator.samples)
-        )
-        if not _matches_a_case(expect.when, concerned, [device]):
+        concerned = (operator for operator in library if is_for_operator(expect.when, operator))
+        if not _matches_a_case(expect, concerned, [device]):
             what, meant = "this expectation matches no case on the device", _meant(expect.when.listed("operator"), ids)
             yield expect.problem(("when",), what, f"one of `opcheck list --device {device.name}`", meant)
     for index, pattern in enumerate(device.written.deny):
@@ -78,6 +74,22 @@ def _of_cases(operator: Operator, devices: list[DeviceProfile]) -> Iterator[Prob
     if not any(_planned([operator, *operator.elsewhere], devices)):
         what = f"{operator.id} has no case on any device: nothing would be tested"
         yield operator.problem(("name",), what, "claims that leave a device, and a dtype that it has")
+
+
+def _of_samples(library: Library, devices: list[DeviceProfile]) -> Iterator[Problem]:
+    """Yield a mistake for each sample, or use of a template, that would run in no dtype of any operator with it."""
+    runs: dict[tuple[str, KeyPath], tuple[Sample, bool]] = {}
+    for operator in library:
+        for one in (operator, *operator.elsewhere):
+            claimed = {name for device in devices for name in one.claims_on(device).dtypes.forward_names()}
+            for sample in one.samples:
+                place = sample.document.file, sample.path  # several operators share a sample in the defaults
+                has_run = place in runs and runs[place][1]
+                runs[place] = sample, has_run or sample.dtypes is None or not claimed.isdisjoint(sample.dtypes)
+    for sample, is_run in runs.values():
+        if not is_run:
+            what = "the sample would not be tested: the operator claims none of its dtypes"
+            yield sample.document.problem((*sample.path, "dtypes"), what, "a dtype of the operator")
 
 
 def _of_backward(operator: Operator) -> Iterator[Mistake]:
@@ -136,7 +148,7 @@ def _of_expectation(expect: Expect, operators: list[Operator], devices: list[Dev
     variants = dict.fromkeys(variant.kind for operator in known for variant in operator.variants)
     samples = dict.fromkeys(name for one in known for sample in one.samples for name in names_of(sample.name))
     mistakes = list(_unknown_names(expect, {**_choices(devices, variants), "sample": samples}))
-    if mistakes or _matches_a_case(expect.when, known, devices):
+    if mistakes or _matches_a_case(expect, known, devices):
         return mistakes
     if operators[1:]:
         what = "any operator of the file; `opcheck show OPERATOR` lists the cases of an operator"
@@ -145,8 +157,15 @@ def _of_expectation(expect: Expect, operators: list[Operator], devices: list[Dev
     return [expect.problem(("when",), f"this expectation matches no case of {what}")]
 
 
-def _matches_a_case(when: When, operators: Iterable[Operator], devices: list[DeviceProfile]) -> bool:
-    return any(case.meets(when) for case in _planned(operators, devices, when.listed("check")))
+def _matches_a_case(expect: Expect, operators: Iterable[Operator], devices: list[DeviceProfile]) -> bool:
+    """Return whether an expectation is about a case, and a sample in it, of some operators."""
+    cases = _planned(operators, devices, expect.when.listed("check"))
+    return any(case.meets(expect.when) and any(is_about(expect, name) for name in _names_in(case)) for case in cases)
+
+
+def _names_in(case: Case) -> list[str | None]:
+    """Return None, for the case as a whole, and the names of the samples that are meant for its dtype."""
+    return [None, *(sample.name for sample in case.operator.samples if sample.goes_with(case.dtype))]
 
 
 def _planned(

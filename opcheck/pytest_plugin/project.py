@@ -161,12 +161,13 @@ class Plugin:
 
     @cached_property
     def devices(self) -> list[DeviceProfile]:
-        """The devices to plan for. Raises UsageError for unknown names."""
+        """The devices to plan for. Raises UsageError for unknown names, and for mistakes in profiles."""
         from opcheck.devices.presence import UnknownDevice, chosen_devices
+        from opcheck.spec import SpecError
 
         try:
             return chosen_devices(self.config.option.opcheck_device, self.settings)
-        except UnknownDevice as error:
+        except (UnknownDevice, SpecError) as error:
             raise pytest.UsageError(str(error)) from None
 
     def ask_devices(self) -> list[str]:

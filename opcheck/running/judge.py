@@ -139,7 +139,7 @@ def _message(case: Case, failures: Sequence[Verdict], verdicts: Sequence[Verdict
     parts += ["\n".join(in_common(failures))] if len(failures) > 1 else []
     parts += [verdict.text() for verdict in failures[:SHOWN]]
     if len(failures) > SHOWN:
-        parts.append(f"also: {', '.join(str(verdict.sample) for verdict in failures[SHOWN:])}")
+        parts.append(f"also: {', '.join(verdict.sample or verdict.title for verdict in failures[SHOWN:])}")
     near = [expect for expect in case.expectations if any(is_about(expect, verdict.sample) for verdict in failures)]
     parts.append("\n".join(f"the spec expects a different result: {_describe(expect)}" for expect in near))
     return "\n\n".join(filter(None, parts))

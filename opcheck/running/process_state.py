@@ -61,8 +61,40 @@ def _set_default_device(device: torch.device) -> None:
         torch.device(device).__exit__(None, None, None)
 
 
+MIXED = "by backend"
+
+
+def _read_matmul_precision() -> str:
+    """Return the precision of matrix products in float32; MIXED if that of backends differs, as torch 2.9 allows."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return MIXED
+
+
+def _write_matmul_precision(precision: str) -> None:
+    # This sets the backends, too, whose own settings follow in SETTINGS.
+    torch.set_float32_matmul_precision("highest" if precision == MIXED else precision)
+
+
 _CUDNN: Any = torch.backends.cudnn
 _CUDA: Any = torch.backends.cuda
+_MKLDNN: Any = torch.backends.mkldnn
+_DETERMINISTIC: Any = torch.utils.deterministic
+_INVARIANTS = torch.sparse.check_sparse_tensor_invariants
+
+
+def _set_invariants(checked: bool) -> None:
+    (_INVARIANTS.enable if checked else _INVARIANTS.disable)()
+
+
+BACKENDS: dict[str, Any] = {
+    "": torch.backends,
+    " of cuDNN": _CUDNN,
+    " of matmul on CUDA": _CUDA.matmul,
+    **{f" of {op} in oneDNN": getattr(_MKLDNN, op, None) for op in ("matmul", "conv", "rnn")},
+}
+"""Where torch 2.9 and later set the precision of float32, by words for it: the general ones first, which others take."""
 CUDNN = ("enabled", "benchmark", "deterministic")
 """The flags of cuDNN that choose its kernels."""
 ATTENTION = ("flash", "mem_efficient", "math")
@@ -88,7 +120,26 @@ SETTINGS = (
         torch.is_anomaly_check_nan_enabled,
         lambda check: torch.autograd.set_detect_anomaly(torch.is_anomaly_enabled(), check),
     ),
-    Setting("matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    Setting("matmul precision", _read_matmul_precision, _write_matmul_precision),
+    *(
+        Setting(
+            f"float32 precision{where}",
+            partial(getattr, own, "fp32_precision"),
+            partial(setattr, own, "fp32_precision"),
+        )
+        for where, own in BACKENDS.items()
+        if hasattr(own, "fp32_precision")
+    ),
+    Setting("oneDNN enabled", partial(getattr, _MKLDNN, "enabled"), partial(setattr, _MKLDNN, "enabled")),
+    Setting(
+        "autocast dtype on cpu", partial(torch.get_autocast_dtype, "cpu"), partial(torch.set_autocast_dtype, "cpu")
+    ),
+    Setting(
+        "filling of uninitialized memory",
+        partial(getattr, _DETERMINISTIC, "fill_uninitialized_memory"),
+        partial(setattr, _DETERMINISTIC, "fill_uninitialized_memory"),
+    ),
+    Setting("checks of sparse tensors", _INVARIANTS.is_enabled, _set_invariants),
     Setting("warn always", torch.is_warn_always_enabled, torch.set_warn_always),
     *(Setting(f"{name} in cuDNN", partial(getattr, _CUDNN, name), partial(setattr, _CUDNN, name)) for name in CUDNN),
     *(

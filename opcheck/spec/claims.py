@@ -22,6 +22,7 @@ from opcheck.spec.model import (
     Located,
     Model,
     Pattern,
+    Some,
     VersionCondition,
     named,
     refuse,
@@ -179,19 +180,11 @@ USUAL_TOLERANCES = OperatorTolerances.model_construct()
 class Outputs(Model):
     """The outputs to test, and a map applied to them."""
 
-    select: Frozen[int] | None = Field(
-        default=None, description="positions of the outputs to test; default: all tensors"
-    )
+    select: Some[int] | None = Field(default=None, description="positions of the outputs to test; default: all tensors")
     apply: Literal["abs", "real", "gauge_invariant", "finite", "to_dense", "values"] | None = Field(
         default=None,
         description="a map applied to outputs that are sparse, defined only up to a phase, or infinite by definition",
     )
-
-    @model_validator(mode="after")
-    def _selects_something(self) -> "Outputs":
-        if self.select == ():
-            raise refuse("select is empty: no output would be tested", "at least one position")
-        return self
 
 
 class Gradcheck(Model):
@@ -260,17 +253,17 @@ class When(Model):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    check: CheckName | Frozen[CheckName] | None = Field(default=None, description="checks")
-    variant: VariantName | Frozen[VariantName] | None = Field(
+    check: CheckName | Some[CheckName] | None = Field(default=None, description="checks")
+    variant: VariantName | Some[VariantName] | None = Field(
         default=None, description="ways to call it: function, method or inplace"
     )
-    device: DeviceEntry | Frozen[DeviceEntry] | None = Field(
+    device: DeviceEntry | Some[DeviceEntry] | None = Field(
         default=None, description='devices; "-cuda" stands for all others'
     )
-    dtype: DtypeOrGroup | Frozen[DtypeOrGroup] | None = Field(default=None, description="dtypes or groups of dtypes")
-    sample: str | Frozen[str] | None = Field(default=None, description="names of samples; all others must still pass")
+    dtype: DtypeOrGroup | Some[DtypeOrGroup] | None = Field(default=None, description="dtypes or groups of dtypes")
+    sample: str | Some[str] | None = Field(default=None, description="names of samples; all others must still pass")
     engine: Literal["batched", "torch"] | None = Field(default=None, description="only under this engine")
-    derive: Derive | Frozen[Derive] | None = Field(default=None, description="only with so many derived samples")
+    derive: Derive | Some[Derive] | None = Field(default=None, description="only with so many derived samples")
     torch: VersionCondition | None = Field(
         default=None, description='a condition on the torch version, such as "<2.12"'
     )

@@ -14,7 +14,18 @@ from pydantic import AfterValidator, Field
 from opcheck.spec.claims import USUAL_TOLERANCES, Expect, Tolerances, When
 from opcheck.spec.document import Document, merge
 from opcheck.spec.dtypes import KNOWN, expand
-from opcheck.spec.model import DeviceName, Dotted, DtypeEntries, Frozen, Located, MarkName, Model, NewDtype, refuse
+from opcheck.spec.model import (
+    DeviceName,
+    Dotted,
+    DtypeEntries,
+    Frozen,
+    Located,
+    MarkName,
+    Model,
+    NewDtype,
+    Some,
+    refuse,
+)
 from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Problem, SpecError, place_of, unknown
 from opcheck.spec.wording import validated
@@ -35,7 +46,7 @@ class Hint(Model):
 class DeviceWhen(When):
     """The cases that an expectation of a profile applies to. Each key is a value or a list of values."""
 
-    operator: str | Frozen[str] | None = Field(default=None, description="ids, names or glob patterns of operators")
+    operator: str | Some[str] | None = Field(default=None, description="ids, names or glob patterns of operators")
 
 
 class DeviceExpect(Expect):

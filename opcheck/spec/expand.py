@@ -24,6 +24,8 @@ from opcheck.spec.wording import Locate, validated
 LONGEST = 300
 """The maximum length of the name of a sample, in characters."""
 
+LAID_OUT = "a sample whose first argument is a strided tensor with enough dims, or a tensor of this layout"
+
 Point = dict[str, Value]
 """One combination of a grid: a value for each of its keys."""
 FindTemplate = Callable[[str], "Template | list[str]"]
@@ -47,6 +49,11 @@ class Expansion:
             kept = [sample for sample in strided if any(tensor.layout != "strided" for tensor in sample.tensors)]
         others = (sample for name in layouts if name != "strided" for sample in _in_layout(strided, name))
         entries = self._bounded(chain(kept, others))
+        laid_out = {"strided", *(tensor.layout for sample in entries for tensor in sample.tensors)}
+        for index, name in enumerate(layouts) if entries else ():
+            if name not in laid_out:
+                what = f"no sample can have the layout {name}: it would not be tested"
+                self.problems.append(self.entry.problem(("layouts", index), what, LAID_OUT))
         seen: set[str] = set()
         for sample in entries:
             if sample.name in seen:

@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 Frozen = Annotated[tuple[T, ...], Field(strict=False)]
 """A TOML array, stored as a tuple."""
+Some = Annotated[tuple[T, ...], Field(strict=False, min_length=1)]
+"""A TOML array of at least one element."""
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]

@@ -88,7 +88,7 @@ def _is_type(item: Any) -> bool:
 
 
 def _mistake(path: KeyPath, items: list[Any], model: type[BaseModel], raw: Any) -> Mistake:
-    first = items[0]
+    first = next((item for item in items if item["type"] == "too_short"), items[0])  # an array is meant
     kind, context = first["type"], first.get("ctx", {})
     value = raw
     for part in path:

@@ -278,12 +278,13 @@ def test_buffers_are_those_that_a_reference_leaves(outcomes):
 
 
 @BOTH
-def test_a_buffer_that_the_spec_differentiates_by_has_no_graph_of_its_own(outcomes, dtype):
+@pytest.mark.parametrize("made", [modules.Centered, modules.Weighted])
+def test_a_buffer_that_the_spec_differentiates_by_has_no_graph_of_its_own(outcomes, dtype, made):
     text = """
 [[operator]]
-name    = "operators.modules.Centered"
+name    = "operators.modules.NAME"
 module  = { init = { BUFFER = { std = 1, grad = true } } }
 samples = [{ args = [{ shape = [2, 3] }] }]
-""".replace("BUFFER", next(name for name, _ in modules.Centered().named_buffers()))
-    (found,) = outcomes(text, checks=("buffers",), dtypes=(dtype,)).values()
+""".replace("BUFFER", next(name for name, _ in made().named_buffers()))
+    (found,) = outcomes(text.replace("NAME", made.__name__), checks=("buffers",), dtypes=(dtype,)).values()
     assert found.outcome == "passed", found.message

@@ -253,6 +253,12 @@ class TestRunning:
         assert counts(run) == "2 passed, 2 skipped"
         assert run.code == 0
 
+    def test_a_mistake_in_a_profile_is_a_usage_error(self, project, plain_pytest):
+        project.write("npu.toml", '[device]\nnamee = "npu"\n')
+        run = plain_pytest("specs/good.toml", "--opcheck-device=cpu", "--opcheck-device-profile=npu.toml", "-q")
+        assert run.code == pytest.ExitCode.USAGE_ERROR
+        assert 'ERROR: npu.toml:2:1: unknown key "namee"' in run.err
+
     @pytest.mark.nightly
     def test_an_absent_device_that_is_named_is_a_usage_error(self, plain_pytest):
         for name in ("mps", "cpu,mps"):

@@ -276,6 +276,19 @@ def _times_a_global(x: Tensor) -> Tensor:
     return x * OUT_OF_THE_GRAPH
 
 
+class Weighted(Module):
+    """A factor in a buffer, which forward only reads."""
+
+    factor: Tensor
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("factor", torch.full((3,), 0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
 class Warmed(Constant):
     """A factor that grows with each call in training mode."""
 

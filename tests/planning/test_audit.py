@@ -83,11 +83,12 @@ class TestAudit:
             'check = "vmap", dtype = "int8"',
             'check = "vmap", variant = "method"',
             'check = "masked"',
-            "dtype = []",
+            'check = "vmap", dtype = "float64", sample = "small"',
         ],
     )
     def test_an_expectation_that_matches_no_case_is_refused(self, audited: Audited, when: str) -> None:
-        text = expecting('check = "vmap"', when)
+        small = '{ name = "small", args = [{ shape = [1] }], dtypes = ["float32"] }, {'
+        text = expecting('check = "vmap"', when).replace("[{", f"[{small}", 1)
         column = text.splitlines()[4].rindex("{ " + when) + 1
         assert audited(text) == [
             f"spec.toml:5:{column}: "
@@ -107,6 +108,26 @@ class TestAudit:
         assert line.startswith(
             'spec.toml:2:31: unknown sample "lang"; expected one of 0, long[n=1], long, long[n=2], other'
         )
+
+    def test_a_sample_that_no_operator_would_run_is_a_mistake(self, audited: Audited) -> None:
+        text = HEAD.replace('name = "long"', 'dtypes = ["DTYPE"], name = "long"')
+        assert audited(text.replace("DTYPE", "complex64")) == []
+        elsewhere = 'dtypes = ["float32"]\nper_device.cuda.dtypes = ["float32", "float64"]\n'
+        assert audited(text.replace("DTYPE", "float64") + elsewhere) == []
+        (line,) = audited(text.replace("DTYPE", "float64") + 'dtypes = ["float32"]\n')
+        assert line == (
+            "spec.toml:4:53: the sample would not be tested: the operator claims none of its dtypes; "
+            "expected a dtype of the operator"
+        )
+
+    def test_a_sample_of_the_defaults_has_to_run_for_one_of_the_operators(self, audited: Audited) -> None:
+        text = (
+            '[defaults]\nsamples = [{ args = [{ shape = [2] }] }, { args = [{ shape = [2] }], dtypes = ["complex"] }]\n'
+        )
+        one = '[[operator]]\nname = "torch.{}"\ndtypes = {}\n'
+        assert audited(text + one.format("sin", '["floating"]') + one.format("cos", '["float64", "complex64"]')) == []
+        (line,) = audited(text + one.format("sin", '["float64"]') + one.format("cos", '["float32"]'))
+        assert line.startswith("spec.toml:2:79: the sample would not be tested")
 
     def test_an_operator_without_a_case_on_any_device_is_a_mistake(self, audited: Audited, device: Device) -> None:
         text = f'{HEAD}devices = ["npu"]\ndtypes = "complex"\n'

@@ -13,7 +13,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from opcheck.checks.verdict import Verdict, fails
-from opcheck.running.process_state import open_contexts, read
+from opcheck.running.process_state import open_contexts, read, write
 from opcheck.running.runner import run
 from opcheck.running.session import RunSession
 from opcheck.settings import Settings
@@ -326,6 +326,13 @@ class TestSideEffects:
             (lambda: torch.autograd.set_detect_anomaly(True), "anomaly mode True instead of False"),
             (lambda: torch.autograd.set_detect_anomaly(False, check_nan=False), "anomaly checks nan False"),
             (lambda: torch.set_float32_matmul_precision("medium"), "matmul precision medium instead of highest"),
+            (lambda: torch.backends.mkldnn.set_flags(False), "oneDNN enabled False instead of True"),
+            (lambda: torch.set_autocast_dtype("cpu", torch.float16), "autocast dtype on cpu torch.float16 instead of"),
+            (lambda: torch.sparse.check_sparse_tensor_invariants.enable(), "checks of sparse tensors True instead of"),
+            (
+                lambda: setattr(torch.utils.deterministic, "fill_uninitialized_memory", False),
+                "filling of uninitialized memory False instead of True",
+            ),
             (lambda: torch.set_autocast_enabled("cpu", True), "autocast on cpu True instead of False"),
             (lambda: setattr(torch.backends.cudnn, "benchmark", True), "benchmark in cuDNN True instead of False"),
             (lambda: torch.backends.cuda.enable_flash_sdp(False), "flash attention False instead of True"),
@@ -348,6 +355,47 @@ class TestSideEffects:
         assert read() == before
         assert open_contexts() == []
         assert checked_by(lambda context: [Verdict(True)]).outcome == "passed"
+
+    @pytest.mark.parametrize(
+        "place",
+        [
+            "",
+            "cuda.matmul",
+            "cudnn",
+            pytest.param("mkldnn", marks=pytest.mark.nightly),
+            "mkldnn.matmul",
+            pytest.param("mkldnn.conv", marks=pytest.mark.nightly),
+        ],
+    )
+    @pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="torch 2.9 has these settings first")
+    def test_the_precision_of_a_backend_is_put_back_even_where_torch_cannot_name_that_of_all(
+        self, checked_by, session, monkeypatch, place
+    ):
+        backend = torch.backends
+        for name in filter(None, place.split(".")):
+            backend = getattr(backend, name)
+        before = read()
+
+        def check(context):
+            backend.fp32_precision = "tf32"
+            return [Verdict(True)]
+
+        assert "the operator leaves float32 precision" in checked_by(check).message
+        assert read() == before
+        backend.fp32_precision = "tf32"  # by a conftest.py: every case begins with it
+        try:
+            begun = read()
+            monkeypatch.setattr(session, "start", begun)
+            assert checked_by(lambda context: [Verdict(True)]).outcome == "passed"
+            assert (
+                "the operator leaves"
+                in checked_by(lambda context: torch.set_float32_matmul_precision("medium") or [Verdict(True)]).message
+            )
+            assert checked_by(lambda context: [Verdict(True)]).outcome == "passed"
+            assert read() == begun
+        finally:
+            write(before)
+        assert read() == before
 
     def test_a_case_starts_from_the_same_state_whatever_ran_before(self, checked_by):
         seen = []

@@ -171,6 +171,12 @@ class TestLayouts:
         text = 'samples = [{ name = "a+b", args = [{ shape = [2] }] }]\nlayouts = ["strided", "sparse_coo"]'
         assert names(loaded(HEAD + text)) == ["a+b", "a+b+sparse_coo"]
 
+    def test_a_layout_that_no_sample_can_have_is_a_mistake(self, loaded: Load, mistakes: Mistakes) -> None:
+        text = HEAD + 'samples = [{ args = [{ shape = [2] }] }]\nlayouts = ["strided", "sparse_coo", "sparse_csr"]'
+        (line,) = mistakes(text)
+        assert line.startswith("spec.toml:4:37: no sample can have the layout sparse_csr: it would not be tested")
+        assert names(loaded(text.replace("[2]", "[2, 2]"))) == ["0", "0+sparse_coo", "0+sparse_csr"]
+
     def test_layouts_that_no_sample_can_have_leave_none(self, mistakes: Mistakes) -> None:
         assert mistakes(HEAD + 'samples = [{ args = [{ shape = [2] }] }]\nlayouts = ["sparse_csr"]') == [
             'spec.toml:3:11: operator "torch.sin" has no samples left; '

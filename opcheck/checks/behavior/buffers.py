@@ -58,6 +58,8 @@ def _without_graphs(subject: Subject, call: ModuleCall) -> Verdict:
     Each call would extend a graph that is kept in a buffer.
     """
     args, kwargs = subject.context.realize(subject.sample).fill()  # new tensors, since forward may write to its buffers
+    for key in (key for name, key in call.named_in(kwargs).items() if name in call.buffers):
+        kwargs[key] = kwargs[key].detach()  # a buffer that is differentiated would have a graph of its own
     with torch.enable_grad(), buffers_at_the_end(call.module) as after:
         tried(lambda: subject.function.called(args, kwargs))  # if it raises, another check reports it
     kept = next((name for name, buffer in after.items() if buffer.grad_fn is not None), "")
