@@ -8,7 +8,7 @@ coarse dtype and then converted to the finer one, so that both computations have
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -129,7 +129,9 @@ def by_reference(subject: Subject, inputs: Inputs | None = None, how: str = "") 
     reference = subject.case.operator.spec.reference_in_full
     assert reference is not None
     operator = referred(reference, subject.context.settings.modules)
-    return Truth(f"{reference.target}{how}", subject.calling(operator=operator, inputs=inputs, writes={}))
+    return Truth(
+        f"{reference.target}{how}", subject.calling(operator=operator, inputs=inputs, writes={}, on_copies=True)
+    )
 
 
 def differentiable_reference(subject: Subject) -> Subject | None:
@@ -165,11 +167,18 @@ def referred(reference: Reference, modules: Sequence[str]) -> Callable[..., Any]
 
 
 def _to_numpy(value: Any) -> Any:
+    """Return a value with arrays in place of tensors, in containers, named tuples and dataclasses, too."""
     if isinstance(value, Tensor):
         own = value.detach().cpu().resolve_conj().resolve_neg()
         return (own.float() if own.dtype is torch.bfloat16 else own).numpy()  # NumPy has no bfloat16
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_to_numpy, value))
     if isinstance(value, (list, tuple)):
-        return type(value)(_to_numpy(item) for item in value)
+        return type(value)(map(_to_numpy, value))
+    if isinstance(value, dict):
+        return {key: _to_numpy(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: _to_numpy(getattr(value, one.name)) for one in fields(value) if one.init})
     return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else value
 
 

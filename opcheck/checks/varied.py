@@ -37,7 +37,7 @@ class OfValues(PerSample):
             failure = failure_at(own, made, one, context.case.check, self.for_derived) if made.has_values else None
             if failure is not None:
                 return with_sample(failure, sample, context.subject(sample))
-            counts[made.answer or ("hold" if self.covers(made.written, one.sample) else "inconclusive")] += 1
+            counts[made.answer or ("hold" if is_covered(own, self, made.written, one.sample) else "inconclusive")] += 1
         return replace(verdict, fields={**verdict.fields, "derived": dict(counts)}) if counts else verdict
 
 
@@ -49,13 +49,19 @@ def derives_alone(context: Context) -> bool:
     return not context.is_claimed("derived") or set(case.claims.backward) <= {*HALF}
 
 
+def is_covered(context: Context, check: PerSample, written: Sample, other: Sample) -> bool:
+    """Return whether the claim of a check covers a sample derived from a written one, see `PerSample.covers`."""
+    module = context.case.operator.spec.module
+    return check.covers(*(one if one.module else replace(one, module=module) for one in (written, other)))
+
+
 def failure_at(context: Context, made: Attempt, one: Derived, name: str, check: PerSample) -> Verdict | None:
     """Return the failure of a check at a derived sample; None if it holds, or fails at the written sample as well.
 
     made: the call at the derived sample; name: the name of the check.
     """
     written, said_of = made.written, partial(_said_by, name, check)
-    if not check.covers(written, one.sample):
+    if not is_covered(context, check, written, one.sample):
         return None
     if said_of(made) != name or said_of(attempt(context, written, written)) != "hold":
         return None

@@ -38,6 +38,10 @@ class Setting:
     """The value for every case. None: the value that the process had before the first case."""
 
 
+def _attribute(name: str, owner: Any, attribute: str) -> Setting:
+    return Setting(name, partial(getattr, owner, attribute), partial(setattr, owner, attribute))
+
+
 def _set_inference_mode(mode: bool) -> None:
     _LEFT_OPEN.enter_context(torch.inference_mode(mode))
 
@@ -80,8 +84,7 @@ def _write_matmul_precision(precision: str) -> None:
 _CUDNN: Any = torch.backends.cudnn
 _CUDA: Any = torch.backends.cuda
 _MKLDNN: Any = torch.backends.mkldnn
-_DETERMINISTIC: Any = torch.utils.deterministic
-_INVARIANTS = torch.sparse.check_sparse_tensor_invariants
+_INVARIANTS: Any = torch.sparse.check_sparse_tensor_invariants
 
 
 def _set_invariants(checked: bool) -> None:
@@ -94,7 +97,7 @@ BACKENDS: dict[str, Any] = {
     " of matmul on CUDA": _CUDA.matmul,
     **{f" of {op} in oneDNN": getattr(_MKLDNN, op, None) for op in ("matmul", "conv", "rnn")},
 }
-"""Where torch 2.9 and later set the precision of float32, by words for it: the general ones first, which others take."""
+"""The objects with the precision of float32 since torch 2.9, by words: general ones first, whose values others take."""
 CUDNN = ("enabled", "benchmark", "deterministic")
 """The flags of cuDNN that choose its kernels."""
 ATTENTION = ("flash", "mem_efficient", "math")
@@ -130,18 +133,14 @@ SETTINGS = (
         for where, own in BACKENDS.items()
         if hasattr(own, "fp32_precision")
     ),
-    Setting("oneDNN enabled", partial(getattr, _MKLDNN, "enabled"), partial(setattr, _MKLDNN, "enabled")),
+    _attribute("oneDNN enabled", _MKLDNN, "enabled"),
     Setting(
         "autocast dtype on cpu", partial(torch.get_autocast_dtype, "cpu"), partial(torch.set_autocast_dtype, "cpu")
     ),
-    Setting(
-        "filling of uninitialized memory",
-        partial(getattr, _DETERMINISTIC, "fill_uninitialized_memory"),
-        partial(setattr, _DETERMINISTIC, "fill_uninitialized_memory"),
-    ),
+    _attribute("filling of uninitialized memory", torch.utils.deterministic, "fill_uninitialized_memory"),
     Setting("checks of sparse tensors", _INVARIANTS.is_enabled, _set_invariants),
     Setting("warn always", torch.is_warn_always_enabled, torch.set_warn_always),
-    *(Setting(f"{name} in cuDNN", partial(getattr, _CUDNN, name), partial(setattr, _CUDNN, name)) for name in CUDNN),
+    *(_attribute(f"{name} in cuDNN", _CUDNN, name) for name in CUDNN),
     *(
         Setting(f"{name} attention", getattr(_CUDA, f"{name}_sdp_enabled"), getattr(_CUDA, f"enable_{name}_sdp"))
         for name in ATTENTION

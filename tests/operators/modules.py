@@ -355,6 +355,20 @@ class KeptForInference(KeptInEvaluation):
         return Merged.merged(self) if torch.is_grad_enabled() else super().merged()
 
 
+class KeptByAddress(Merged):
+    """The same, but where no gradients are wanted it is computed once for each address, whatever is there by now."""
+
+    kept: dict[int, Tensor]
+
+    def __init__(self):
+        super().__init__()
+        self.kept = {}
+
+    def merged(self) -> Tensor:
+        merged = super().merged()
+        return merged if torch.is_grad_enabled() else self.kept.setdefault(self.weight.data_ptr(), merged)
+
+
 class KeptSinceTraining(Merged):
     """The same, but what it uses in evaluation mode, it has kept since its first call, whatever the mode was."""
 
@@ -365,6 +379,18 @@ class KeptSinceTraining(Merged):
         if self.kept is None:
             self.kept = merged.detach()
         return merged if self.training else self.kept
+
+
+class SetByAHook(Constant):
+    """A factor that a hook computes before each call: so do the older parametrizations of torch."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = self.weight.exp()
+        self.register_forward_pre_hook(lambda module, _: setattr(module, "factor", module.weight.exp()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
 
 
 class Hooked(Merged):
@@ -499,12 +525,19 @@ FAULTS: dict[str, tuple[type[Module], ...]] = {
         WarmedBehindAutograd,
         CountsInBackward,
     ),
-    "context": (KeptInEvaluation, KeptForInference, KeptSinceTraining, CoarseWithoutGrad, KeepsItsFirstScale),
+    "context": (
+        KeptInEvaluation,
+        KeptForInference,
+        KeptByAddress,
+        KeptSinceTraining,
+        CoarseWithoutGrad,
+        KeepsItsFirstScale,
+    ),
     "needs_input_grad": (Unregistered, BehindAFunction, Elsewhere),
 }
 """Modules with a mistake, by the check that must find it."""
 
-TWINS = (Layer, LazyLayer, Net, Scale, Centered, Constant, Warmed, Merged, Hooked, KeepsItsTable)
+TWINS = (Layer, LazyLayer, Net, Scale, Centered, Constant, Warmed, Merged, SetByAHook, Hooked, KeepsItsTable)
 """The same without the mistake."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -16,7 +17,7 @@ from opcheck.samples.derive import (
     in_turn,
     smallest,
 )
-from opcheck.samples.derive.alike import keeps_ties
+from opcheck.samples.derive.alike import has_same_pattern, keeps_ties
 from opcheck.samples.derive.values import ELEMENTS
 from opcheck.settings import Settings
 from opcheck.spec.operator import Construction
@@ -316,6 +317,19 @@ def test_of_a_module_the_keywords_of_its_constructor_vary_too(sample_of):
         'module.bias = false, module.how = "mean"': {"how": "mean", "bias": False},
     }
     assert {(*module.args, module.train) for module in found.values() if module} == {(3, False)}
+
+
+def test_a_reference_means_the_same_where_a_constructor_gets_other_sizes_but_nothing_else(sample_of):
+    written = Construction(args=[3], kwargs={"scale": 0.5})
+    sample = replace(sample_of("{ args = [{ shape = [2, 3] }], vary = ['size', 'keyword'] }"), module=written)
+    every = [*derived(sample, Scope(Keywords({}), written, Keywords({"scale": 1.0, "bias": True})))]
+    found = {one.what: has_same_pattern(sample, one.sample) for one in every}
+    assert found["size 2 -> 1031"]
+    assert found["sizes 2 -> 17, 3 -> 18, in the module too"]
+    assert {what: same for what, same in found.items() if "module." in what} == dict.fromkeys(
+        (what for what in found if "module." in what), False
+    )
+    assert {"module.bias = false", "module.train = false"} <= {*found}
 
 
 def test_numbers_vary_where_nothing_is_said_of_them(sample_of):

@@ -43,6 +43,7 @@ from opcheck.text import one_line
 CALLS_PER_THREAD = 20
 """The number of calls that each of several threads makes at once."""
 
+WITHOUT_GRAD = "the values under torch.no_grad() of a call with tensors that have changed in place since the last one"
 OVERLAPPED = "when another call runs between forward and backward"
 CHANGED = "of a call with tensors that have changed in place since the last one"
 EXPECTED = f"{CALL}expected = {{call}}\n"
@@ -60,6 +61,13 @@ actual = {{call}}
 inputs = [x.detach().clone().requires_grad_() for x in inputs]
 expected = {{call}}"""
 """The varied calls in plain torch, with the placeholders of `relations.both`."""
+WITHOUT_GRAD_IN_PLACE = f"""\
+{CALL}with torch.no_grad():
+    function(*inputs)
+    for x, other in zip(inputs, others):
+        x.copy_(other)
+    actual = {VALUES}
+expected = {VALUES}"""
 OVERWRITTEN = """\
 outputs = function(*inputs)
 expected = [y.detach().clone() for y in outputs]
@@ -205,6 +213,9 @@ def _among_others(subject: Subject, here: Result, around: Mapping[str, Surroundi
 
     where = "of calls that follow another one"
     yield from at_once(subject, lambda: both(where, lambda: there, in_place, AFTER), each)
+    if are_strided(subject.leaves):  # what is computed without a graph may be kept more readily
+        without_grad = torch.no_grad()(partial(_in_place_again, subject, other))
+        yield row(WITHOUT_GRAD, without_grad, in_place.values, WITHOUT_GRAD_IN_PLACE)
     yield from of_a_new_module(other, there.values, "with other numbers")
     if are_strided(subject.leaves) and subject.supports.backward:
         yield from _right_elsewhere(subject, other, vector(first.cotangents), there)
@@ -264,10 +275,22 @@ def _last(call: Call) -> Tensor:
 
 def _in_place(leaves: Tensors, other: Subject) -> Result:
     """Change leaves in place to those of another point, and return the result of a call on them."""
-    with torch.no_grad():
-        for leaf, changed in zip(leaves, other.leaves, strict=True):
-            leaf.copy_(changed)
-    return result(other, Call.of(other, leaves))
+    return result(other, Call.of(other, _changed(leaves, other)))
+
+
+def _in_place_again(subject: Subject, other: Subject) -> Tensor:
+    """Return the values of a call with leaves that have changed in place since another one."""
+    leaves = copies(subject.leaves)
+    Call.of(subject, leaves)
+    return Call.of(other, _changed(leaves, other)).values
+
+
+@torch.no_grad()
+def _changed(leaves: Tensors, other: Subject) -> Tensors:
+    """Change leaves in place to those of another point, and return them."""
+    for leaf, changed in zip(leaves, other.leaves, strict=True):
+        leaf.copy_(changed)
+    return leaves
 
 
 def _right_elsewhere(subject: Subject, other: Subject, cotangents: Tensor, there: Result) -> Iterator[Row | Verdict]:

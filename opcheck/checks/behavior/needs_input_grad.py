@@ -21,6 +21,7 @@ from opcheck.derivatives.autodiff import nodes_of
 from opcheck.derivatives.coordinates import real_size, vector
 from opcheck.derivatives.cotangents import subsets, vectors_like
 from opcheck.samples.captured import captured
+from opcheck.samples.modules import ModuleCall
 
 VALUES = "actual, expected = function(*some), outputs"
 GRADIENTS = """\
@@ -30,7 +31,9 @@ expected = [pulled(outputs, inputs, cotangents)[k] for k in {chosen}]"""
 
 def rows(subject: Subject, here: Result) -> Iterator[Row | Verdict]:
     """Compare values and gradients where no leaf, or some of the leaves only, require grad: see `_subsets`."""
-    held = {id(tensor): name for name, tensor in captured(subject.function.operator) if tensor.requires_grad}
+    operator = subject.function.operator
+    known = {*map(id, operator.state.values())} if isinstance(operator, ModuleCall) else set[int]()
+    held = {id(tensor): name for name, tensor in captured(operator) if not {*map(id, _ends((tensor,)))} <= known}
     if held:
         yield _beside_arguments(held.values())
     whose, code = "no input requires grad", _code((), VALUES)
@@ -139,9 +142,10 @@ REMEDY = (
 
 
 def _ends(outputs: tuple[Tensor, ...]) -> Iterator[Tensor]:
-    """Yield the leaf tensors in the graph of some outputs: those that accumulate a gradient."""
+    """Yield the leaf tensors in the graph of some outputs, or among them: those that accumulate a gradient."""
+    yield from (output for output in outputs if output.is_leaf and output.requires_grad)
     variables = (getattr(node, "variable", None) for node in nodes_of(outputs))
-    return (variable for variable in variables if isinstance(variable, Tensor))
+    yield from (variable for variable in variables if isinstance(variable, Tensor))
 
 
 check = relation(rows)

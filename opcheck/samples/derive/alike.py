@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from opcheck.spec.library import Sample
+from opcheck.spec.values import parts
 
 
 def has_same_ranks(written: Sample, other: Sample) -> bool:
@@ -31,15 +34,28 @@ def keeps_ties(written: Sample, other: Sample) -> bool:
 
 
 def has_same_pattern(written: Sample, other: Sample) -> bool:
-    """Return whether a derived sample has the ranks of the written one, and no tensor that may be broadcast anew.
+    """Return whether a reference at a derived sample means the same as at the written one.
 
-    If sizes that are equal in the written sample differ, and one of them is 1, a reference may broadcast it, where an
-    operator never claimed to.
+    The ranks must be equal, and so must the arguments of the constructor of a module, but for sizes: a reference does
+    not get them. If sizes that are equal in the written sample differ, and one of them is 1, a reference may broadcast
+    it, where an operator never claimed to.
     """
-    if not has_same_ranks(written, other):
+    if not has_same_ranks(written, other) or not _is_constructed_alike(written, other):
         return False
     changes = _changes(written, other)
     return all(new != 1 for old, new in changes if any(own == old and size != new for own, size in changes))
+
+
+def _is_constructed_alike(written: Sample, other: Sample) -> bool:
+    one, another = written.module, other.module
+    if one is None or another is None or one == another:
+        return one == another
+    arguments = ([*parts([module.args, module.kwargs])] for module in (one, another))
+    pairs = [*zip_longest(*arguments)]
+    sizes = _changes(written, other)
+    return one.train == another.train and all(
+        before == after or (before and after and (before[1], after[1]) in sizes) for before, after in pairs
+    )
 
 
 def is_alike(written: Sample, other: Sample) -> bool:
