@@ -227,8 +227,10 @@ def applied(start: State, device: str = "cpu") -> Iterator[list[str]]:
     state = {**for_cases(start, device), "warn always": are_errors}
     write(state, device)
     try:
-        yield left
+        with _open_streams() as closed:
+            yield left
     finally:
+        left += [f"{name} closed" for name in sorted(closed)]
         left += _close_contexts()
         left += changes(state, read(device))
         write(before, device)
@@ -237,6 +239,22 @@ def applied(start: State, device: str = "cpu") -> Iterator[list[str]]:
                 put_back(numbers)
             except Exception as error:  # for example, the operator has broken the device
                 left.append(f"the random generator of {device} in a state that cannot be restored: {error}")
+
+
+@contextmanager
+def _open_streams() -> Iterator[set[str]]:
+    """Keep the standard streams open, which the process needs afterwards. Yield which the body closes."""
+    closed = set[str]()
+    streams: dict[str, Any] = {"standard output": sys.stdout, "standard error": sys.stderr}
+    for name, stream in streams.items():
+        with suppress(AttributeError):  # None, or an object that takes no attributes
+            stream.close = partial(closed.add, name)
+    try:
+        yield closed
+    finally:
+        for stream in streams.values():
+            with suppress(AttributeError):
+                del stream.close
 
 
 def _generators(device: str) -> Iterator[tuple[Callable[[Any], object], Any]]:

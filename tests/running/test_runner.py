@@ -341,6 +341,8 @@ class TestSideEffects:
             (lambda: entered(saved_tensors_hooks(lambda x: x, lambda x: x)), "saved-tensor hooks on"),
             (lambda: entered(entered_twice()), "saved-tensor hooks on"),
             (lambda: torch.autograd.forward_ad.enter_dual_level(), "a dual level open"),
+            (lambda: sys.stdout.close(), "standard output closed"),
+            (lambda: entered(sys.stderr).__exit__(None, None, None), "standard error closed"),
         ],
     )
     def test_what_is_left_changed_is_told_and_put_back(self, checked_by, leave, told):
