@@ -28,6 +28,8 @@ OF_ONE = ("random", "zero", "second_order_lost", "torchscript", "sign", "conjuga
 LEAK = "a leak between slices: this output does not depend on this input, so that the derivative should be zero"
 HOW = 'to find the wrong entries, use a smaller sample, or jacobian = "full"'
 KINK = "the function has a kink or a jump {}: one-sided differences disagree"
+ERRATIC = """the function has no derivative here: its values jump from point to point, however near
+use other numbers or sizes, such as those of a matrix of full rank"""
 EDGE = "the domain of the function ends within a step ({:g}) of the sample"
 UNDEFINED = """the function itself is nan at the sample, in {:,} of {:,} entries, as at {}
 state numbers in its domain (low, high, exclude); if it is meant to be nan, write outputs = {{ apply = "finite" }}"""
@@ -56,6 +58,9 @@ def explain(entries: Comparison) -> Disagreement | None:
         return beyond
     if bool(entries.kinky.any()) and not bool((entries.wrong & ~entries.at_kink).any()):
         return _at_kink(entries)
+    if entries.is_erratic:
+        random = Seen.of(entries.point, entries.mode).random
+        return Disagreement(random) if random else Disagreement(ERRATIC, "inconclusive")
     if isinstance(entries.directions, Colors):
         return _of_slices(entries, entries.directions)
     return _of_products(entries) if entries.is_projected else _of_whole(entries)

@@ -34,6 +34,25 @@ def test_a_sample_on_a_branch_cut_is_inconclusive(verdict_of, name, check):
     assert "move the sample away from" in outcome.message
 
 
+@BOTH
+@pytest.mark.parametrize("check", ["backward", "forward_ad"])
+@pytest.mark.parametrize(("rows", "expected"), [(1, "inconclusive"), (5, "passed")])
+def test_a_function_that_jumps_from_point_to_point_is_inconclusive(verdict_of, rows, expected, check, dtype):
+    samples = f"samples = [{{ args = [{{ shape = [{rows}, 3] }}, {{ shape = [{rows}, 3] }}] }}]"
+    keys = 'outputs = { apply = "real" }' if dtype == "complex128" else ""
+    outcome = verdict_of("operators.awkward.aligned", check, dtype, samples=samples, keys=keys)
+    assert outcome.outcome == expected, outcome.message
+    if expected == "inconclusive":
+        assert "no derivative here: its values jump from point to point, however near" in outcome.reason
+
+
+@BOTH
+def test_a_wrong_gradient_of_a_function_with_many_waves_fails(verdict_of, dtype):
+    name, keys = "operators.awkward.ripples_of_wrong_sign", NO_FORWARD
+    outcome = verdict_of(name, "backward", dtype, keys=keys, samples=values(0.25, 1.5))
+    assert outcome.outcome == "failed", outcome.message
+
+
 def test_a_failure_beside_an_inconclusive_one_in_the_same_leaf_is_one(verdict_of):
     samples = "samples = [{ args = [{ values = [-2.0, 1.0] }] }]"
     name, keys = "operators.awkward.sqrt_of_wrong_sign", NO_FORWARD

@@ -99,3 +99,17 @@ def hidden_nan(x):
 
 
 sqrt_of_wrong_sign = function(torch.sqrt, lambda x, v: -v / (2 * x.sqrt().conj()))
+
+
+def aligned(x, y):
+    """The rotation that takes rows to rows. If there are fewer rows than columns, it is one of many, at random."""
+    u, _, vh = torch.linalg.svd(x.mT @ y)
+    return u @ vh
+
+
+def _rippled(x):
+    return torch.sin(1e5 * x)
+
+
+ripples_of_wrong_sign = function(_rippled, lambda x, v: -1e5 * v * torch.cos(1e5 * x).conj())
+"""Many waves between two samples, and a smooth function at each."""
