@@ -27,6 +27,7 @@ from opcheck.samples.resolve import Unresolved, resolve_operator
 from opcheck.samples.results import Untestable
 from opcheck.spec.render import render
 
+NO_CLASS = "it is not a class of modules, which --module is for"
 TAKES_NO_TENSOR = "it takes no tensor, so there is nothing to differentiate"
 RETURNS_NO_TENSOR = "it returns no tensor, so there is nothing to differentiate"
 CONSTANT = (TAKES_NO_TENSOR, RETURNS_NO_TENSOR)
@@ -71,6 +72,8 @@ class Search:
         is_function = not isinstance(self.target, type)
         if is_function and not self.own.given and all(one.is_plain for one in chain(*self.parameters)):
             self.hopeless = TAKES_NO_TENSOR
+        if is_function and self.caller.module is not None:
+            self.hopeless = NO_CLASS
         for _ in () if self.hopeless else self.constructions():
             tries = list(self.one_of_each(map(self.samples_of, self.groups)) if self.own.given else self.guessed())
             if tries:

@@ -117,6 +117,9 @@ def _globals_in(function: Any) -> dict[int, Any]:
 def resolve_either(path: str, modules: Sequence[str]) -> Callable[..., Any] | type[torch.nn.Module]:
     """Return the function, or the class of modules, that a path names. Raises Unresolved if there is none."""
     resolved = resolve(path, modules)
+    made = resolved.func if isinstance(resolved, partial) else None
+    if isinstance(made, type) and issubclass(made, torch.nn.Module):
+        raise Unresolved(f'"{path}" is a partial of the class {made.__name__}: name a class that derives from it')
     if not isinstance(resolved, type) or not issubclass(resolved, torch.nn.Module):
         return as_operator(resolved, path)
     if resolved.forward is torch.nn.Module.forward:

@@ -496,6 +496,11 @@ class TestWhatHasNothingToDifferentiate:
         assert (own.refusal(), own.caller.count) == (TAKES_NO_TENSOR, 0)
         assert refusal("torch.allclose") == RETURNS_NO_TENSOR
 
+    def test_arguments_of_a_constructor_are_for_classes(self):
+        own = search("torch.tanh", [[{"args": [{"shape": [2]}]}]], {"args": [3]})
+        assert own.draft() is None
+        assert (own.refusal(), own.caller.count) == ("it is not a class of modules, which --module is for", 0)
+
     def test_what_is_given_is_tried_all_the_same(self):
         own = search("torch.allclose", [[{"args": [{"shape": [2]}, {"shape": [2]}]}]])
         assert own.draft() is None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
+
 import pytest
+from operators import modules
 
 from opcheck.draft.target import modules_in, names, resolve_either
 from opcheck.samples.resolve import Unresolved
@@ -20,6 +24,14 @@ def test_functions_and_classes_of_modules_are_listed():
 def test_operators_of_torch_ops_are_those_of_the_module_that_registers_them(target):
     with pytest.raises(Unresolved, match=r"; name the Python module that registers these operators$"):
         names(target, OURS)
+
+
+def test_a_partial_of_a_class_of_modules_is_neither_a_function_nor_a_class(monkeypatch):
+    monkeypatch.setattr(modules, "Layer3", partial(modules.Layer, 3), raising=False)
+    why = '"operators.modules.Layer3" is a partial of the class Layer: name a class that derives from it'
+    assert names("operators.modules", OURS)["operators.modules.Layer3"] == why
+    with pytest.raises(Unresolved, match=re.escape(why)):
+        resolve_either("operators.modules.Layer3", OURS)
 
 
 FUNCTIONS = """
