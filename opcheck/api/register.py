@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 from pydantic import TypeAdapter, ValidationError
 
-from opcheck.planning.kinds import REGISTERED, check_kinds, register
+from opcheck.planning.kinds import REGISTERED, check_kinds, is_redefined, place_in_code, register, unknown_words
 from opcheck.spec.checks import BUILTIN, CheckKind
-from opcheck.spec.claims import Supports
 from opcheck.spec.model import MarkName
-from opcheck.spec.problems import unknown, worded
+from opcheck.spec.problems import worded
 
 if TYPE_CHECKING:
     from opcheck.checks import Subject, Verdict
@@ -125,29 +124,13 @@ def _refuse_mistakes(kind: CheckKind) -> None:
     except ValidationError as error:
         context: Any = error.errors()[0].get("ctx", {})
         raise ValueError(f"the name of a check: {context['what']}; expected {context['expected']}") from None
-    for what, words, choices in (
-        ("key of supports", kind.needs, tuple(Supports.model_fields)),
-        ("rule for dtypes", (kind.dtypes,), get_args(Rule)),
-    ):
-        for word in words:
-            if word not in choices:
-                raise ValueError(f'the check "{kind.name}": {worded(*unknown(what, word, choices))}')
+    for mistake in unknown_words(kind, get_args(Rule)):
+        raise ValueError(f'the check "{kind.name}": {worded(*mistake)}')
     if kind.name in {builtin.name for builtin in BUILTIN}:
         raise ValueError(f'the check "{kind.name}" is one of opcheck itself; give yours another name')
     known = REGISTERED.get(kind.name)
     if known is None and kind.name in check_kinds():
         raise ValueError(f'the check "{kind.name}" comes with an installed plugin; give yours another name')
-    if known is not None and not _again(known.judge, kind.judge):
-        places = f"first at {_place(known.judge)}, then at {_place(kind.judge)}"
+    if known is not None and not is_redefined(known.judge, kind.judge):
+        places = f"first at {place_in_code(known.judge)}, then at {place_in_code(kind.judge)}"
         raise ValueError(f'the check "{kind.name}" is registered twice: {places}')
-
-
-def _again(known: Any, judge: Any) -> bool:
-    """Return whether `judge` redefines `known`: its module was reloaded, or its notebook cell has run again."""
-    same = [getattr(known, name, 0) == getattr(judge, name, 1) for name in ("__module__", "__qualname__")]
-    return all(same) and (_place(known) == _place(judge) or judge.__module__ == "__main__")
-
-
-def _place(judge: Any) -> str:
-    code = getattr(judge, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(judge)

@@ -221,9 +221,10 @@ def verdict_by(judge: Judge, subject: Subject) -> Verdict:
     verdicts of their own.
     """
     try:
-        verdict = judge(subject)
-        if isinstance(verdict, Iterator):
-            verdict = combine(verdict)
+        answer = judge(subject)
+        if isinstance(answer, Iterator):
+            return combine(_as_verdict(subject, one) for one in answer)
+        return _as_verdict(subject, answer)
     except NO_REFUSAL as error:
         return out_of_memory(error)
     except CannotAsk as error:
@@ -238,13 +239,16 @@ def verdict_by(judge: Judge, subject: Subject) -> Verdict:
         if is_bug_of_opcheck(error):
             return cannot(f"{subject.check}: opcheck raised {one_line(error)}", REPORT_IT, cause=error)
         return raised(subject, error)
-    if isinstance(verdict, Verdict):
-        return verdict
-    if verdict is None:
+
+
+def _as_verdict(subject: Subject, answer: Verdict | bool | None) -> Verdict:
+    if isinstance(answer, Verdict):
+        return answer
+    if answer is None:
         return inapplicable("the check returned None, which means that its claim does not apply")
-    if isinstance(verdict, bool):
-        return HOLDS if verdict else fails(f"{subject.check}: this does not hold: {subject.case.kind.claim}")
-    return cannot(f"{subject.check}: the check returned {class_of(verdict)}", "expected True, False, a Verdict or None")
+    if class_of(answer) in ("bool", "bool_"):  # of Python or NumPy
+        return HOLDS if answer else fails(f"{subject.check}: this does not hold: {subject.case.kind.claim}")
+    return cannot(f"{subject.check}: the check returned {class_of(answer)}", "expected True, False, a Verdict or None")
 
 
 REPORT_IT = "this is a mistake in opcheck, not in the operator: please report it"

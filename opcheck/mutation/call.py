@@ -50,14 +50,17 @@ class Call:
 
     @cached_property
     def arguments(self) -> dict[str, Any]:
-        """The arguments by name, as far as the names are known."""
-        return {**dict(zip(self.signature.positional, self.args, strict=False)), **self.kwargs}
+        """The arguments by name, as far as the names are known, with the defaults of those that are not passed."""
+        return {
+            **self.signature.defaults,
+            **dict(zip(self.signature.positional, self.args, strict=False)),
+            **self.kwargs,
+        }
 
     def sets(self, keyword: str) -> bool:
         """Return whether a keyword is passed, with a value other than its default."""
-        if keyword not in self.arguments:
-            return False
-        value, default = self.arguments[keyword], self.signature.defaults.get(keyword)
+        default = self.signature.defaults.get(keyword)
+        value = self.arguments.get(keyword, default)
         if isinstance(value, Tensor) or isinstance(default, Tensor):
             return value is not default
         return type(value) is not type(default) or bool(value != default)

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from operator import methodcaller
 from typing import TYPE_CHECKING
 
+from opcheck.planning.kinds import is_redefined
 from opcheck.spec.claims import WAYS, Way
 from opcheck.spec.library import Sample
+from opcheck.text import one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,8 +43,14 @@ class Condition:
     """Whether a call without elements to compare can meet it: the gradient is empty, but backward may raise."""
 
     def met_by(self, call: Call) -> bool:
-        """Return whether a call meets the condition: whether a gradient wrong under it would be wrong in this call."""
-        return (self.of_nothing or call.has_numbers) and self.holds(call)
+        """Return whether a call meets the condition: whether a gradient wrong under it would be wrong in this call.
+
+        Raises RuntimeError in place of an exception of `holds`.
+        """
+        try:
+            return (self.of_nothing or call.has_numbers) and bool(self.holds(call))
+        except Exception as error:
+            raise RuntimeError(f'the condition "{self.name}" raised {one_line(error)}') from error
 
 
 def _any_input(holds: Callable[[Tensor], bool]) -> Predicate:
@@ -117,7 +125,8 @@ def register_condition(words: str, name: str = "") -> Callable[[Predicate], Pred
         A decorator that returns the function.
 
     Raises:
-        ValueError: opcheck itself has a condition of that name.
+        TypeError: `words` is not a string.
+        ValueError: There is another condition of that name.
 
     Example:
         >>> import opcheck
@@ -126,10 +135,16 @@ def register_condition(words: str, name: str = "") -> Callable[[Predicate], Pred
         ...     return any(x.dim() == 2 and len(x) > 100 for x in call.inputs)
     """
 
+    if not isinstance(words, str):
+        raise TypeError(f'register_condition expects words, as in @register_condition("for long rows"), not {words!r}')
+
     def decorate(holds: Predicate) -> Predicate:
         chosen = name or str(getattr(holds, "__name__", "condition")).replace("_", " ")
         if chosen in {condition.name for condition in CONDITIONS}:
             raise ValueError(f'the condition "{chosen}" is one of opcheck itself; give yours another name')
+        known = REGISTERED.get(chosen)
+        if known is not None and not is_redefined(known.holds, holds):
+            raise ValueError(f'the condition "{chosen}" is registered twice; give one of them another name')
         REGISTERED[chosen] = Condition(chosen, holds, WAYS, words)
         return holds
 

@@ -8,14 +8,16 @@ project adds one by `opcheck.register_check`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 from opcheck.settings import Settings
-from opcheck.spec.checks import BUILTIN, CheckKind
-from opcheck.spec.problems import Problem, SpecError, listing, nearest, place_of
+from opcheck.spec.checks import BUILTIN, CheckKind, DtypeRule
+from opcheck.spec.claims import Supports
+from opcheck.spec.problems import Problem, SpecError, listing, nearest, place_of, unknown
 from opcheck.text import class_of, one_line
 
 if TYPE_CHECKING:
@@ -29,20 +31,26 @@ GROUP = "opcheck.checks"
 def check_kinds() -> dict[str, CheckKind]:
     """Return all checks by name: built-in ones, those of installed plugins, and registered ones.
 
-    Raises SpecError if a check of an installed plugin cannot be imported, rests on an unknown check or, directly or
-    indirectly, on itself.
+    Raises SpecError if a check of an installed plugin cannot be imported, has the name of another one, names something
+    unknown, or rests on itself, directly or indirectly.
     """
     from importlib.metadata import entry_points
 
     kinds = {kind.name: kind for kind in BUILTIN}
-    places, problems = {}, []
+    places, problems = dict[str, str](), list[Problem]()
     for entry in entry_points(group=GROUP):
-        kind = _loaded(entry)
-        if isinstance(kind, CheckKind):
-            kinds.setdefault(kind.name, kind)
-            places[kind.name] = place_of(entry)
-        else:
-            problems.append(Problem(place_of(entry), 1, 1, f"{GROUP}: {kind}", "a CheckKind: package.module:NAME"))
+        kind, place = _loaded(entry), place_of(entry)
+        if not isinstance(kind, CheckKind):
+            problems.append(Problem(place, 1, 1, f"{GROUP}: {kind}", "a CheckKind: package.module:NAME"))
+            continue
+        if kinds.get(kind.name, kind) != kind:
+            whose = "opcheck itself" if kind.name not in places else f"{places[kind.name]}, too"
+            what = f'{GROUP}: the check "{kind.name}" is one of {whose}'
+            problems.append(Problem(place, 1, 1, what, "another name"))
+            continue
+        kinds[kind.name], places[kind.name] = kind, place
+        for what, expected, near in unknown_words(kind, get_args(DtypeRule)):
+            problems.append(Problem(place, 1, 1, f'{GROUP}: the check "{kind.name}": {what}', expected, near))
     kinds |= REGISTERED
     for name, place in places.items():
         for root in kinds[name].rests_on:
@@ -59,6 +67,14 @@ def check_kinds() -> dict[str, CheckKind]:
     if problems:
         raise SpecError(problems)
     return kinds
+
+
+def unknown_words(kind: CheckKind, rules: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield what is wrong with `needs` and `dtypes` of a check, as for `worded`. rules: the valid ones for dtypes."""
+    listed = [("key of supports", word, (*Supports.model_fields,)) for word in kind.needs]
+    for what, word, choices in (*listed, ("rule for dtypes", kind.dtypes, rules)):
+        if word not in choices:
+            yield unknown(what, word, choices)
 
 
 def _loaded(entry: EntryPoint) -> CheckKind | str:
@@ -78,6 +94,18 @@ def register(kind: CheckKind) -> None:
     """Register a check in this process. It replaces a registered check of the same name."""
     REGISTERED[kind.name] = kind
     check_kinds.cache_clear()
+
+
+def is_redefined(known: Any, other: Any) -> bool:
+    """Return whether a function redefines another: its module was reloaded, or its notebook cell has run again."""
+    same = [getattr(known, name, 0) == getattr(other, name, 1) for name in ("__module__", "__qualname__")]
+    return all(same) and (place_in_code(known) == place_in_code(other) or other.__module__ == "__main__")
+
+
+def place_in_code(function: Any) -> str:
+    """Return the place of the code of a function, as `file:line`."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
 
 
 def load_plugins(settings: Settings) -> None:

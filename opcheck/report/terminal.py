@@ -128,7 +128,7 @@ class TerminalReport:
                 self._line("", printable(line))
 
     def summary(self, seconds: float, troubles: Sequence[str] = (), left_out: Sequence[str] = ()) -> None:
-        """Print the tables, the reasons of skips, `left_out`, warnings, notes, the failures, the totals and `troubles`.
+        """Print the tables, the reasons of skips, `left_out`, notes, the failures, the totals and `troubles`.
 
         The failures are near the end since a log is read from there. A large library has hundreds of notes.
         """
@@ -143,8 +143,6 @@ class TerminalReport:
         derived = Counter[str]()
         for record in self.records:
             derived.update(record.fields.get("derived", {}))
-            for sample, text in record.fields.get("warnings", {}).items():
-                self._line("warning", f"{printable(record.id)}: sample {printable(sample)}: {printable(text)}")
         if derived:
             each = ", ".join(f"{count:,} {what}" for what, count in derived.most_common())
             self._line("", f"{counted(derived.total(), 'derived sample')}: {each}")

@@ -42,7 +42,6 @@ def judge(case: Case, verdicts: Sequence[Verdict]) -> Outcome:
     for verdict in tested:
         derived.update(verdict.fields.get("derived", {}))
     fields: dict[str, Any] = {
-        "warnings": {str(verdict.sample): verdict.title for verdict in tested if verdict.title},
         "jacobian": {str(one.sample): one.fields["jacobian"] for one in tested if "jacobian" in one.fields},
         "derived": dict(derived),
         "notes": {str(one.sample): one.fields["notes"] for one in tested if "notes" in one.fields},
@@ -50,7 +49,7 @@ def judge(case: Case, verdicts: Sequence[Verdict]) -> Outcome:
     return Outcome.of(case, "passed", **{name: value for name, value in fields.items() if value})
 
 
-OF_CASES = ("warnings", "derived", "notes", "tolerance")
+OF_CASES = ("derived", "notes", "tolerance")
 """The fields of outcomes that reports add up, with keys of their own. The check of a plugin may use the same names."""
 
 

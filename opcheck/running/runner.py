@@ -31,7 +31,7 @@ from opcheck.running.session import RunSession
 from opcheck.samples.cache import Cache
 from opcheck.samples.resolve import Unresolved
 from opcheck.spec.problems import SpecError
-from opcheck.text import one_line
+from opcheck.text import class_of, one_line
 
 
 def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
@@ -55,7 +55,7 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
             if mistakes := context.unknown_arguments:
                 raise SpecError(case.operator.problem(*mistake) for mistake in mistakes)
             check: Check = implementation(case.kind)
-            verdicts = list(check(context))
+            verdicts = [_as_verdict(one) for one in check(context)]
         outcome = _settled(case, session, _judged(context, session, contained, verdicts))
     seconds = time.perf_counter() - start
     if limit and seconds > limit and outcome.outcome in ("passed", "xfailed"):
@@ -64,6 +64,12 @@ def run(case: Case, session: RunSession, limit: float | None = None) -> Outcome:
         )
     fields = {"tolerance": wide} if wide else {}
     return outcome.ended(round(seconds, 6), session.rerun(case), **fields)
+
+
+def _as_verdict(one: object) -> Verdict:
+    if not isinstance(one, Verdict):
+        raise TypeError(f"it yielded {class_of(one)}, expected a Verdict")
+    return one
 
 
 def abandoned(case: Case, session: RunSession) -> Outcome:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from opcheck.spec.problems import SpecError
 from opcheck.spec.recipe import SPARSE_LAYOUTS
+from opcheck.text import one_line
 
 DtypeRule = Literal["derivative", "coarse", "values", "every", "one"]
 """The dtypes that a check runs in. derivative: the most precise real and complex dtypes of backward; coarse: the dtypes
@@ -60,7 +62,10 @@ class CheckKind:
             object.__setattr__(self, "may_be_wrong", True)
 
     def claimed(self, operator: Any, device: Any, supports: Any) -> bool:
-        """Return whether an operator, given its `supports` on a device, makes the claim of this check there."""
+        """Return whether an operator, given its `supports` on a device, makes the claim of this check there.
+
+        Raises SpecError in place of an exception of `applies`.
+        """
         if self.beside_cpu and device.device_string.partition(":")[0] == "cpu":
             return False
         if self.on_request and self.name not in operator.spec.orders:
@@ -69,7 +74,11 @@ class CheckKind:
             return False
         if not all(getattr(supports, name) for name in self.needs):
             return False
-        return self.applies is None or bool(self.applies(operator))
+        try:
+            return self.applies is None or bool(self.applies(operator))
+        except Exception as error:
+            what = f'`applies` of the check "{self.name}" raised {one_line(error)}'
+            raise SpecError([operator.problem(("name",), what)]) from error
 
     def tests(self, variant: str, supports: Any) -> bool:
         """Return whether the check tests a kind of variant of an operator, given its `supports` on a device."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy
 import pytest
 import torch
 from operators import right
@@ -65,6 +66,11 @@ class TestAnswers:
             (None, "error", f"own: no sample tests the claim: {NO_ANSWER}"),
             (torch.tensor(True), "error", "own: the check returned Tensor"),
             (1, "error", "own: the check returned int"),
+            (numpy.bool_(True), "passed", ""),
+            (numpy.bool_(False), "failed", "own: this does not hold: all is well"),
+            (iter([True]), "passed", ""),
+            (iter([True, False]), "failed", "own: this does not hold: all is well"),
+            (iter([True, 5]), "error", "own: the check returned int"),
         ],
     )
     def test_an_answer_is_a_verdict(self, registry, answer, outcome, reason):
@@ -73,7 +79,7 @@ class TestAnswers:
         assert (found.outcome, found.reason) == (outcome, reason)
 
     def test_names_of_fields_that_reports_add_up_do_no_harm(self, registry):
-        fields = {"notes": ["small"], "derived": 3, "warnings": "none", "tolerance": 1e-3, "size": 4}
+        fields = {"notes": ["small"], "derived": 3, "tolerance": 1e-3, "size": 4}
         opcheck.register_check(name="own", claim="all is well")(lambda s: opcheck.Verdict(False, "no", fields=fields))
         found = own_of(right.square)
         assert (found.outcome, found.fields["size"]) == ("failed", 4)

@@ -99,6 +99,18 @@ def test_there_is_one_for_each_dtype():
     assert named("dtype float16", dtypes=("float16",)).checks == ("backward", "low_precision_grad")
 
 
+def test_arguments_have_the_defaults_of_those_that_are_not_passed():
+    one = call(some(2), 3.0, signature=SCALED)
+    assert {name: one.arguments[name] for name in ("factor", "flip")} == {"factor": 3.0, "flip": False}
+    assert call(some(2), signature=SCALED).arguments["factor"] == 2.0
+
+
+def test_an_exception_of_a_condition_names_it():
+    own = Condition("k above 2", lambda call: call.arguments["k"] > 2)
+    with pytest.raises(RuntimeError, match="the condition \"k above 2\" raised KeyError: 'k'"):
+        own.met_by(call(some(2)))
+
+
 def test_people_add_their_own(monkeypatch):
     monkeypatch.setattr(table, "REGISTERED", {})
 
@@ -112,3 +124,9 @@ def test_people_add_their_own(monkeypatch):
     assert not own.met_by(call(some(2, 1)))
     with pytest.raises(ValueError, match='the condition "rank 0" is one of opcheck itself'):
         register_condition("for rank 0", name="rank 0")(more_than_2_rows)
+    with pytest.raises(ValueError, match='the condition "more than 2 rows" is registered twice'):
+        register_condition("for many rows", name="more than 2 rows")(lambda call: True)
+    with pytest.raises(
+        TypeError, match='register_condition expects words, as in @register_condition\\("for long rows"'
+    ):
+        register_condition(more_than_2_rows)

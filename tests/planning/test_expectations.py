@@ -83,7 +83,6 @@ class TestWhichCases:
             ('"torch.s*"', True),
             ('["torch.cos", "*.sin"]', True),
             ('"torch.cos"', False),
-            ("[]", True),
         ],
     )
     def test_a_profile_names_operators(self, planned: Plan, device: Device, operator: str, holds: bool) -> None:

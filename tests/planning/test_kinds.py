@@ -14,6 +14,7 @@ from opcheck.planning import CheckKind, check_kinds
 from opcheck.spec import SpecError
 from opcheck.spec.checks import BUILTIN
 from opcheck.spec.claims import Supports
+from opcheck.spec.device_profile import profiles
 
 
 @pytest.fixture
@@ -82,7 +83,39 @@ def test_a_plugin_without_a_check_is_a_mistake(plugins: list[Any], broken: objec
 
 def test_a_plugin_cannot_replace_a_built_in_check(plugins: list[CheckKind]) -> None:
     plugins.append(CheckKind("backward", "anything goes", "mylib.checks:check"))
-    assert check_kinds()["backward"] is next(kind for kind in BUILTIN if kind.name == "backward")
+    with pytest.raises(SpecError, match='the check "backward" is one of opcheck itself; expected another name'):
+        check_kinds()
+
+
+def test_two_plugins_cannot_have_checks_of_one_name(plugins: list[CheckKind]) -> None:
+    plugins += [CheckKind("own", "all is well", "mylib.checks:check")] * 2  # the same, as if installed twice
+    assert check_kinds()["own"].claim == "all is well"
+    check_kinds.cache_clear()
+    plugins.append(CheckKind("own", "all is well", "other.checks:check"))
+    with pytest.raises(SpecError, match=r'the check "own" is one of .+, too; expected another name'):
+        check_kinds()
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"needs": ("bakward",)}, 'unknown key of supports "bakward"; .+ did you mean "backward"?'),
+        ({"dtypes": "float64"}, 'unknown rule for dtypes "float64"; expected one of derivative, coarse, values'),
+    ],
+)
+def test_words_that_a_check_of_a_plugin_uses_must_exist(
+    plugins: list[CheckKind], keys: dict[str, Any], says: str
+) -> None:
+    plugins.append(CheckKind("own", "all is well", "mylib.checks:check", **keys))
+    with pytest.raises(SpecError, match=f'the check "own": {says}'):
+        check_kinds()
+
+
+def test_an_exception_of_applies_names_the_check_and_the_operator(loaded: Any) -> None:
+    (operator,) = loaded('[[operator]]\nname = "torch.sin"\nsamples = [{ args = [{ shape = [2] }] }]\n')
+    kind = CheckKind("own", "all is well", "", applies=lambda one: one.nosuch)
+    with pytest.raises(SpecError, match=r'spec.toml:2:8: `applies` of the check "own" raised AttributeError'):
+        kind.claimed(operator, profiles()["cpu"], operator.spec.supports)
 
 
 @pytest.mark.parametrize(

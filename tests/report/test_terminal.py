@@ -258,7 +258,7 @@ REASON = SHOWN.replace(r"\r", " ")  # which is one line
 def test_nothing_in_a_record_does_anything_to_the_terminal(terminal):
     report = TerminalReport(Console(file=io.StringIO(), width=400, force_terminal=terminal, color_system=None))
     report.start(5)
-    texts = {"id": ESCAPES, "family": ESCAPES, "check": ESCAPES, "fields": {"warnings": {ESCAPES: ESCAPES}}}
+    texts = {"id": ESCAPES, "family": ESCAPES, "check": ESCAPES}
     for outcome in ("failed", "error", "skipped", "xfailed", "passed"):
         report.add(record(1, outcome, ESCAPES, f"first\n{ESCAPES}", **texts))
     report.stop()
@@ -270,7 +270,6 @@ def test_nothing_in_a_record_does_anything_to_the_terminal(terminal):
     assert lines.count(SHOWN) == 2  # the message, with its lines as they are
     assert f"skipped 1 case: {REASON}" in lines
     assert f"xfailed 1 case: {REASON}" in lines
-    assert f"warning {SHOWN}: sample {SHOWN}: {SHOWN}" in lines
     assert f"error {SHOWN}" in lines
 
 

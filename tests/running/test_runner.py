@@ -88,6 +88,12 @@ def test_a_check_that_breaks_is_told_apart_from_an_operator_that_does(checked_by
     assert outcome.message.splitlines()[-3:-1] == ["this is a defect of the check", ""]
 
 
+def test_a_check_that_yields_something_else_than_a_verdict_is_told_so(checked_by):
+    outcome = checked_by(lambda context: iter([Verdict(True), True]))
+    why = "the check itself broke: TypeError: it yielded bool, expected a Verdict"
+    assert (outcome.outcome, outcome.reason) == ("error", why)
+
+
 @pytest.mark.parametrize("error", [MemoryError("much"), torch.OutOfMemoryError("much")])
 def test_exhausted_memory_is_an_error(checked_by, error):
     def check(context):
