@@ -16,7 +16,7 @@ from opcheck.spec.device_profile import DeviceProfile, profiles
 from opcheck.spec.document import PROJECT, Document, read_bytes, shown
 from opcheck.spec.limits import Limits
 from opcheck.spec.load import builtin_folder
-from opcheck.spec.model import Count, Frozen, Located, Positive
+from opcheck.spec.model import Count, Frozen, Located, ModuleName, Positive
 from opcheck.spec.positions import KeyPath
 from opcheck.spec.problems import Problem, SpecError, nearest
 from opcheck.spec.wording import validated
@@ -38,13 +38,15 @@ class Settings(Located):
     """The settings of a project. Paths are relative to its pyproject.toml."""
 
     specs: Frozen[str] = Field(default=(), description="files and folders of specs")
-    modules: Frozen[str] = Field(
+    modules: Frozen[ModuleName] = Field(
         default=Limits.modules, description="modules that specs may take callables and objects from"
     )
     devices: Frozen[str] = Field(
         default=(), description="folders of device profiles, besides those that installed packages bring"
     )
-    plugins: Frozen[str] = Field(default=(), description="modules that register checks, imported before planning")
+    plugins: Frozen[ModuleName] = Field(
+        default=(), description="modules that register checks, imported before planning"
+    )
     seed: Count = Field(0, description="seed of the sample values")
     max_elements: Positive = Field(Limits.max_elements, description="most elements of one tensor of a sample")
     max_outputs: Positive = Field(65536, description="most elements of all outputs of a sample")

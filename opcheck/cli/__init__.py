@@ -36,11 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="opcheck", description="Test that operators differentiate correctly, from specs in TOML.",
         epilog="Exit codes: 0 all held, 1 something failed, 2 the request or a spec was wrong.",
+        allow_abbrev=False,  # --device is not --device-profile
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"opcheck {opcheck.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, about in COMMANDS.items():
-        sub = commands.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".")
+        description = about[0].upper() + about[1:] + "."
+        sub = commands.add_parser(name, help=about, description=description, allow_abbrev=False)
         if name == chosen:
             module = import_module(f"opcheck.cli.{name}")
             module.add_arguments(sub)
@@ -49,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options, others = parser.parse_known_args(arguments)
     if others:
         usage = getattr(options, "usage", commands.choices[options.command].format_usage)
-        return _refused("argument", others[0].partition("=")[0], re.findall(r"--[\w-]+", usage()))
+        return _refused("argument", others[0].partition("=")[0], re.findall(r"--[\w-]+", usage()) or ["none"])
     options.words = arguments
     return _guarded(options)
 

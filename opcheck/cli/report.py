@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def action(run: Callable[[argparse.Namespace], int], name: str, about: str, epilog: str = "") -> Any:
         description = about[0].upper() + about[1:] + "."
-        parser = actions.add_parser(name, help=about, description=description, epilog=epilog)
+        parser = actions.add_parser(name, help=about, description=description, epilog=epilog, allow_abbrev=False)
         parser.set_defaults(run=run, usage=parser.format_usage)
         return parser
 

@@ -65,8 +65,6 @@ def permutation(base: Tensor) -> Tensor:
 
 def one_hot(base: Tensor) -> Tensor:
     """Return zeros with a single 1 along the last dimension, at a random position."""
-    if base.dim() == 0:
-        raise ValueError("a one-hot tensor needs at least 1 dimension")
     return _ones_at(torch.randint(max(base.shape[-1], 1), base.shape[:-1]), base)
 
 

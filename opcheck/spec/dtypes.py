@@ -133,6 +133,16 @@ def integer_of(dtype: str) -> str:
     return dtype if dtype in INTEGRAL or dtype.startswith("uint") else "int64"
 
 
+def limits_of(dtype: str) -> tuple[int, int] | tuple[None, None]:
+    """Return the least and the largest number of an integer dtype or of bool; (None, None) for other names."""
+    if dtype == "bool":
+        return 0, 1
+    kind, _, bits = dtype.partition("int")
+    if kind not in ("", "u") or not bits.isdecimal():
+        return None, None
+    return (0, 2 ** int(bits) - 1) if kind else (-(2 ** (int(bits) - 1)), 2 ** (int(bits) - 1) - 1)
+
+
 def finer_than(dtype: str, claimed: Iterable[str]) -> str | None:
     """Return the best of the claimed dtypes that represent all values of `dtype` (`FINER`); None if there is none."""
     known = set(claimed)

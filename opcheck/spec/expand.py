@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, product
 from math import prod
 from typing import Any
 
+from opcheck.spec.claims import ErrorClaim
 from opcheck.spec.dtypes import expand
 from opcheck.spec.entry import Entry
 from opcheck.spec.library import Sample
@@ -42,6 +43,9 @@ class Expansion:
 
     def samples(self) -> tuple[Sample, ...]:
         """Return all samples of the operator. If there are too many, report that and return the first `max_samples`."""
+        for index, claim in enumerate(self.spec.errors):
+            listed = parts({"args": claim.args, "kwargs": claim.kwargs})
+            self._report(_same_as_nothing(claim, {}, listed), self._locate_in(("errors", index)))
         layouts = self.spec.layouts
         strided = self._bounded(self._written())
         kept = strided
@@ -155,7 +159,7 @@ class Expansion:
             values["module"] = {"args": spec.module.args, "kwargs": spec.module.kwargs}
         listed = list(parts(values))
         yield from self.limits.of_parts(listed, large=spec.large)
-        yield from _same_as_nothing(spec, listed)
+        yield from _same_as_nothing(spec, spec.grid, listed)
         if spec.module is not None and self.spec.module is None:
             yield Mistake(("module",), "the operator is not a module", "`module` of the operator, too", key=True)
         count = prod(len(values) for values in spec.grid.values())
@@ -244,11 +248,13 @@ def _both(entries: tuple[str, ...] | None, restriction: tuple[str, ...] | None) 
     return tuple(name for name in lists[0] if name in lists[-1]) if lists else None
 
 
-def _same_as_nothing(spec: SampleSpec, listed: Iterable[tuple[KeyPath, Any]]) -> Iterator[Mistake]:
-    """Yield a mistake for each `{ same = ... }` in a sample that does not refer to a tensor among its arguments."""
+def _same_as_nothing(
+    spec: SampleSpec | ErrorClaim, grid: Mapping[str, Sequence[Value]], listed: Iterable[tuple[KeyPath, Any]]
+) -> Iterator[Mistake]:
+    """Yield a mistake for each `{ same = ... }` that does not refer to a tensor among the arguments."""
     known: list[int | str] = [index for index, item in enumerate(spec.args) if isinstance(item, Tensor)]
-    known += [name for name, item in spec.kwargs.items() if isinstance(item, Tensor) and name not in spec.grid]
-    known += [name for name, items in spec.grid.items() if all(isinstance(item, Tensor) for item in items)]
+    known += [name for name, item in spec.kwargs.items() if isinstance(item, Tensor) and name not in grid]
+    known += [name for name, items in grid.items() if all(isinstance(item, Tensor) for item in items)]
     for place, part in listed:
         if isinstance(part, SameValue) and part.same not in known:
             key = part.same

@@ -1,7 +1,7 @@
 """The recipe of a tensor: its shape or values, and optionally its dtype, distribution, layout and memory."""
 
 import json
-from math import prod
+from math import ceil, prod
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
@@ -25,7 +25,16 @@ Through = Literal[
 MARGIN = 0.1
 """The minimum distance of values from excluded points, far above the step of any finite difference."""
 SQUARE_STRUCTURES = ("hermitian", "positive_definite")
-SQUARE_THROUGH = ("symmetrize", "orthogonal")
+SQUARE_THROUGH = ("symmetrize", "orthogonal", "positive_definite")
+ROUNDED = ("orthogonal", "distinct_singular_values", "well_conditioned", "positive_definite", "simplex")
+"""The structures whose numbers integers cannot represent."""
+OF_MATRICES = (
+    "triangular", "upper_triangular", "orthogonal", "distinct_singular_values", "well_conditioned",
+    "tril", "triu", "positive_diagonal", "low_rank",
+)  # fmt: skip
+"""The structures and maps of matrices of any shape."""
+OF_POSITIONS = ("permutation", "one_hot")
+"""The structures that draw positions rather than numbers."""
 BLOCKED = ("sparse_bsr", "sparse_bsc")
 SPARSE_LAYOUTS = tuple(name for name in get_args(Layout) if name.startswith("sparse"))
 LAYOUTS_WITH = {
@@ -74,6 +83,13 @@ def _sizes(value: Any) -> tuple[int, ...]:
     if not isinstance(value, tuple):
         return ()
     return (len(value), *(_sizes(value[0]) if value else ()))
+
+
+def _numbers(values: Any) -> list[Any]:
+    """Return the numbers in nested tuples."""
+    if isinstance(values, tuple):
+        return [number for row in values for number in _numbers(row)]
+    return [] if values is None else [values]
 
 
 def _are_booleans(values: Any) -> bool:
@@ -177,6 +193,7 @@ class Tensor(Model):
         if self.grad and self.dtype not in (None, "real") and not dtypes.is_differentiable(self.dtype):
             raise refuse(f"a tensor of {self.dtype} has no derivative", "a floating or complex dtype", at=("grad",))
         self._refuse_contradictions()
+        self._refuse_contradictions_of_dtype()
         self._refuse_contradictions_of_layout()
         return self
 
@@ -189,6 +206,13 @@ class Tensor(Model):
             raise refuse(
                 f"{square[0]} needs square matrices, not the shape {list(self.sizes)}", "two equal last dimensions"
             )
+        for name in (self.structure, self.through):
+            least = 2 if name in OF_MATRICES else int(name == "one_hot")
+            if rank < least:
+                raise refuse(f"{name} needs at least {counted(least, 'dimension')}, not {rank}", "a larger shape")
+        for key in ("low", "high", "mean", "std", "exclude") if self.structure in OF_POSITIONS else ():
+            if key in written:
+                raise refuse(f"{key} does not apply to the structure {self.structure}", f"no {key}", at=(key,))
         if self.normal and written & {"low", "high"}:
             raise refuse("low and high do not go with mean and std", "either bounds, or mean and std")
         if "contains" in written and self.dtype == "bool":
@@ -210,6 +234,35 @@ class Tensor(Model):
                 raise refuse(
                     f"the structure {self.structure} would replace the explicit values", "either values or structure"
                 )
+
+    def _refuse_contradictions_of_dtype(self) -> None:
+        """Raise the mistake for numbers that are not of `dtype`, if it names a dtype."""
+        name = self.dtype
+        numbers = [*_numbers(self.values), *(self.contains or ())]
+        if name is None or name.startswith("complex"):
+            return
+        where = ("values",) if self.values is not None else ("contains",)
+        if any(isinstance(number, complex) for number in numbers):
+            raise refuse(f"complex numbers do not fit the dtype {name}", "real numbers, or a complex dtype", at=where)
+        least, most = dtypes.limits_of(name)
+        if least is None or most is None:
+            return
+        for number in numbers:
+            if number != number // 1 or not least <= number <= most:
+                raise refuse(f"{number:g} is no number of {name}", f"whole numbers from {least} to {most}", at=where)
+        if self.structure in ROUNDED:
+            raise refuse(f"the structure {self.structure} does not fit integers", "a floating or complex dtype")
+        for key in ("low", "high", "mean", "std", "exclude") if name == "bool" else ():
+            if key in self.model_fields_set:
+                raise refuse(f"{key} does not apply to masks", f"explicit values, or no {key}", at=(key,))
+        first = least if self.low is None else max(least, ceil(self.low))
+        end = most + 1 if self.high is None else min(most + 1, ceil(self.high))
+        points = set(points_of(self.exclude))
+        room = end - first - sum(first <= point < end for point in points)
+        needed = self.numel if self.structure == "distinct" and None not in (self.low, self.high) else 1
+        if room < needed and self.numel:
+            what = f"there are {max(room, 0)} numbers of {name} between the bounds, without those that exclude lists"
+            raise refuse(what, f"room for at least {needed}", at=("high",) if self.high is not None else ("low",))
 
     def _refuse_contradictions_of_layout(self) -> None:
         """Raise the mistake for a combination of keys about layout and memory that is not allowed."""

@@ -250,6 +250,8 @@ class TestCommandLine:
         run = cli("devices", *option)
         expected = "expected one of --json, --device-profile"
         assert run.err == f'opcheck: unknown argument "--jsn"; {expected}; did you mean "--json"?\n'
+        run = cli("validate", "--device", "cpu")
+        assert run.err.startswith('opcheck: unknown argument "--device"; ')
         assert run.code == 2
 
     def test_no_command_is_a_mistake(self, cli):

@@ -444,5 +444,5 @@ class TestCotangents:
 
 
 def test_what_a_recipe_cannot_be_is_an_error_in_plain_words(made: Made) -> None:
-    with pytest.raises(ValueError, match="at least 1 dimension"):
-        made('{ shape = [], structure = "one_hot" }')
+    with pytest.raises(ValueError, match="a permutation matrix must be square, not of shape"):
+        made('{ shape = [3, 2], structure = "permutation" }')

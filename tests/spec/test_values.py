@@ -145,6 +145,13 @@ class TestSame:
         (line,) = mistakes(f"{HEAD}samples = [{{ {text} }}]")
         assert line.partition(": ")[2].startswith(expected)
 
+    def test_in_what_the_operator_must_refuse_it_has_to_be_a_tensor_too(self, mistakes: Mistakes) -> None:
+        text = (
+            f"{HEAD}samples = [{{ args = [{{ shape = [2] }}] }}]\nerrors = [{{ args = [{{ same = 0 }}], match = 'x' }}]"
+        )
+        (line,) = mistakes(text)
+        assert line.partition(": ")[2].startswith("there is no tensor at position 0")
+
     def test_it_may_be_a_keyword_of_a_grid(self, loaded: Load) -> None:
         (operator,) = loaded(f"{HEAD}samples = [{{ args = [{{ same = 'w' }}], grid = {{ w = [{{ shape = [2] }}] }} }}]")
         assert operator.samples[0].args[0].same == "w"
@@ -253,6 +260,34 @@ class TestTensors:
             ("{ shape = [2], dtype = 'integer', grad = true }", "a tensor of integer has no derivative"),
             ("{ shape = [2, 3], structure = 'hermitian' }", "hermitian needs square matrices, not the shape [2, 3]"),
             ("{ shape = [2], through = 'symmetrize' }", "symmetrize needs square matrices, not the shape [2]"),
+            ("{ shape = [2], through = 'tril' }", "tril needs at least 2 dimensions, not 1"),
+            ("{ shape = [], structure = 'well_conditioned' }", "well_conditioned needs at least 2 dimensions, not 0"),
+            ("{ shape = [], structure = 'one_hot' }", "one_hot needs at least 1 dimension, not 0"),
+            ("{ values = [{ complex = [1, 2] }], dtype = 'float64' }", "complex numbers do not fit the dtype float64"),
+            (
+                "{ values = [[0], [1.5]], dtype = 'int64' }",
+                "1.5 is no number of int64; expected whole numbers from -9223372036854775808 to 9223372036854775807",
+            ),
+            ("{ values = [256], dtype = 'uint8' }", "256 is no number of uint8; expected whole numbers from 0 to 255"),
+            ("{ values = [2, 0], dtype = 'bool' }", "2 is no number of bool; expected whole numbers from 0 to 1"),
+            ("{ values = [inf], dtype = 'int8' }", "inf is no number of int8"),
+            ("{ values = [nan], dtype = 'int8' }", "nan is no number of int8"),
+            ("{ shape = [4], dtype = 'int8', contains = [-129] }", "-129 is no number of int8"),
+            ("{ shape = [4], dtype = 'int8', low = 128 }", "there are 0 numbers of int8 between the bounds"),
+            ("{ shape = [4], dtype = 'uint8', high = 0 }", "there are 0 numbers of uint8 between the bounds"),
+            (
+                "{ shape = [4], dtype = 'int64', low = 0.2, high = 0.8 }",
+                "there are 0 numbers of int64 between the bounds",
+            ),
+            ("{ shape = [4], dtype = 'int32', low = 0, high = 2, exclude = [0, 1] }", "there are 0 numbers of int32"),
+            (
+                "{ shape = [4], dtype = 'int64', low = 0, high = 3, structure = 'distinct' }",
+                "there are 3 numbers of int64 between the bounds, without those that exclude lists; "
+                "expected room for at least 4",
+            ),
+            ("{ shape = [4], low = 5, structure = 'permutation' }", "low does not apply to the structure permutation"),
+            ("{ shape = [2, 2], dtype = 'int64', structure = 'orthogonal' }", "the structure orthogonal does not fit"),
+            ("{ shape = [2], dtype = 'bool', low = 1 }", "low does not apply to masks"),
             (
                 "{ shape = [2], dtype = 'double' }",
                 'unknown dtype "double"; expected a dtype, "real", "complex" or "integer"',
@@ -274,6 +309,14 @@ class TestTensors:
             "{ shape = [5, 4, 2], layout = 'sparse_bsc', nnz = 2, blocksize = [2, 2] }",
             "{ shape = [2, 3, 4, 5, 6], memory = 'channels_last' }",
             "{ shape = [2], dtype = 'real', grad = true }",
+            "{ shape = [3, 2], through = 'tril' }",
+            "{ values = [[0, 255]], dtype = 'uint8' }",
+            "{ values = [true, 0], dtype = 'bool' }",
+            "{ shape = [0], dtype = 'int64', low = 3, high = 3.5 }",
+            "{ shape = [4], dtype = 'int64', high = 4, low = 0, structure = 'distinct' }",
+            "{ shape = [4], dtype = 'integer', low = 300 }",
+            "{ shape = [2], dtype = 'complex', contains = [0.5] }",
+            "{ shape = [3], dtype = 'int64', low = 0, high = 3, exclude = 1 }",
         ],
     )
     def test_keys_that_agree_are_not(self, read: Read, text: str) -> None:
