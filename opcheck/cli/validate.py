@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_paths(parser)
     add_options(parser, "profiles")
     parser.add_argument(
-        "--resolve", action="store_true", help="import torch, and look up every operator that specs name"
+        "--resolve", action="store_true", help="import torch, and look up every operator and reference that specs name"
     )
 
 
@@ -24,11 +24,16 @@ def run(options: argparse.Namespace) -> int:
     """Print the number of operators and samples. Raises SpecError if there are mistakes."""
     settings = Settings.find(profiles=options.device_profile)
     library = loaded(options.paths, settings)
-    if options.resolve:  # and its variants and aliases
-        from opcheck.running.session import unresolved
+    if options.resolve:
+        from opcheck.running.session import unknown_reference, unresolved
 
         settings.put_on_path()
-        problems = [problem for operator in library for problem in unresolved(operator, settings)]
+        problems = [
+            problem
+            for operator in library
+            for find in (unresolved, unknown_reference)
+            for problem in find(operator, settings)
+        ]
         if problems:
             raise SpecError(problems)
     samples = sum(len(operator.samples) for operator in library)

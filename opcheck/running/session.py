@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from opcheck.checks.subject import Context, no_note
+from opcheck.checks.truth import referred
 from opcheck.devices.device import Device, availability
 from opcheck.devices.presence import Availability, ask, own_modules
 from opcheck.planning.case import Case
@@ -178,3 +179,18 @@ def unresolved(operator: Operator, settings: Settings) -> list[Problem]:
             if keys == (own,):
                 break  # the method and the in-place variant are missing for the same reason
     return problems
+
+
+def unknown_reference(operator: Operator, settings: Settings) -> list[Problem]:
+    """Import the reference of an operator. Return a problem if it cannot be found.
+
+    A run imports it only for the cases that need it, since libraries of references take long to import.
+    """
+    reference = operator.spec.reference_in_full
+    if reference is None or not operator.is_in_this_torch:
+        return []
+    try:
+        referred(reference, settings.modules)
+    except Unresolved as error:
+        return [operator.problem(("reference",), str(error), nearest=error.hint)]
+    return []

@@ -214,6 +214,14 @@ class TestValidate:
     def test_names_are_looked_up_where_asked_for(self, cli):
         assert cli("validate", "--resolve").code == 0
 
+    def test_references_are_looked_up_too(self, cli):
+        samples = "samples = [{ args = [{ shape = [2] }] }]"
+        text = f'[[operator]]\nname = "torch.sin"\nreference = "numpy.sinn"\n{samples}\n'
+        Path("specs/sin.toml").write_text(text)
+        run = cli("validate", "--resolve", "specs/sin.toml")
+        assert (run.code, run.err.partition(":13: ")[0]) == (2, "specs/sin.toml:3")
+        assert 'did you mean "numpy.sin"?' in run.err
+
     def test_classes_are_no_operators(self, cli):
         Path("specs/class.toml").write_text('[[operator]]\nname = "torch.nn.Linear"\nsamples = [{ use = "unary" }]\n')
         run = cli("validate", "--resolve", "specs/class.toml")
