@@ -80,13 +80,16 @@ WANTS_TENSOR = re.compile(
 WANTS_INTEGER = re.compile(
     r"interpreted as an integer|only integer tensors of|combination of arguments - got \([^)]*Tensor"
 )
-WANTS_NUMBERS = re.compile(r"must be (a )?(tuple|list|sequence) of ints?\b|'NoneType' has no len")
+WANTS_NUMBERS = re.compile(r"must be (a )?(tuple|list|sequence) of ints?\b|'(NoneType|int|float)' has no len")
 WANTS_FUNCTION = re.compile(r"object is not callable")
+OF_TWO = re.compile(r"takes 1 positional argument but 2 were given")
+"""The pattern of an error about a function that should take two arguments, such as the time and the state."""
 INSTEAD: tuple[tuple[re.Pattern[str], tuple[type, ...], list[Data]], ...] = (
     (WANTS_TENSOR, (int, float), [{"shape": []}, {"shape": [2, 3]}, {"shape": [3]}]),
     (WANTS_INTEGER, (dict,), [2]),
     (WANTS_NUMBERS, (int, float, dict), [[2], [2, 2], [2, 2, 2]]),
     (WANTS_FUNCTION, (int, float, dict), FUNCTIONS),
+    (OF_TWO, (dict,), [{"object": "torch.add"}]),
 )
 """Words in errors about the type of a value, types that the value may have, and values to try in its place. Tensors are
 dicts."""

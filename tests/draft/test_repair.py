@@ -56,6 +56,13 @@ X = [Parameter("x", (TENSOR,), True), Parameter("context", (), False)]
         ({"none": True}, "TypeError: 'size' must be tuple of ints, not NoneType", "", [2, 2]),
         ({"shape": [3]}, "RuntimeError: expected BoolTensor for mask", "", {"shape": [3], "dtype": "bool"}),
         ({"shape": [3]}, "TypeError: 'Tensor' object is not callable", "", {"object": "torch.tanh"}),
+        (
+            {"object": "torch.tanh"},
+            "TypeError: tanh() takes 1 positional argument but 2 were given",
+            "",
+            {"object": "torch.add"},
+        ),
+        (2, "TypeError: object of type 'int' has no len()", "", [2, 2]),
         ({"shape": [2, 3]}, "ValueError: length (3) must be larger than 8", "", {"shape": [2, 9]}),
         ({"shape": [2, 3]}, "ValueError: length must be more than 1024 samples", "", {"shape": [1, 1025]}),
         ({"shape": [2, 3]}, "TypeError: 'Tensor' object cannot be interpreted as an integer", "", 2),
