@@ -158,14 +158,14 @@ def _of_expectation(expect: Expect, operators: list[Operator], devices: list[Dev
 
 
 def _matches_a_case(expect: Expect, operators: Iterable[Operator], devices: list[DeviceProfile]) -> bool:
-    """Return whether an expectation is about a case, and a sample in it, of some operators."""
+    """Return whether an expectation is about a case of some operators: as a whole, or at a sample for its dtype."""
+
+    def has_sample(case: Case) -> bool:
+        meant = (sample.name for sample in case.operator.samples if sample.goes_with(case.dtype))
+        return is_about(expect, None) or any(is_about(expect, name) for name in meant)
+
     cases = _planned(operators, devices, expect.when.listed("check"))
-    return any(case.meets(expect.when) and any(is_about(expect, name) for name in _names_in(case)) for case in cases)
-
-
-def _names_in(case: Case) -> list[str | None]:
-    """Return None, for the case as a whole, and the names of the samples that are meant for its dtype."""
-    return [None, *(sample.name for sample in case.operator.samples if sample.goes_with(case.dtype))]
+    return any(case.meets(expect.when) and has_sample(case) for case in cases)
 
 
 def _planned(

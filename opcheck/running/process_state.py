@@ -125,11 +125,7 @@ SETTINGS = (
     ),
     Setting("matmul precision", _read_matmul_precision, _write_matmul_precision),
     *(
-        Setting(
-            f"float32 precision{where}",
-            partial(getattr, own, "fp32_precision"),
-            partial(setattr, own, "fp32_precision"),
-        )
+        _attribute(f"float32 precision{where}", own, "fp32_precision")
         for where, own in BACKENDS.items()
         if hasattr(own, "fp32_precision")
     ),

@@ -204,7 +204,7 @@ def _seeded(context: Context) -> Iterator[None]:
         warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented")
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
         # This one concerns the layout that a sample asks for.
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
+        warnings.filterwarnings("ignore", "Sparse (CSR|CSC|BSR|BSC) tensor support is in beta state")
         # torch's gradcheck draws cotangents from the global random number generator.
         text = case.id + (f"@{case.base_seed}" if case.base_seed else "")
         device.seed(zlib.crc32(text.encode()))

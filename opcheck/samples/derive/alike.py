@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
-
 from opcheck.spec.library import Sample
 from opcheck.spec.values import parts
 
@@ -50,12 +48,11 @@ def _is_constructed_alike(written: Sample, other: Sample) -> bool:
     one, another = written.module, other.module
     if one is None or another is None or one == another:
         return one == another
-    arguments = ([*parts([module.args, module.kwargs])] for module in (one, another))
-    pairs = [*zip_longest(*arguments)]
-    sizes = _changes(written, other)
-    return one.train == another.train and all(
-        before == after or (before and after and (before[1], after[1]) in sizes) for before, after in pairs
-    )
+    before, after = (dict(parts([module.args, module.kwargs])) for module in (one, another))
+    if one.train != another.train or before.keys() != after.keys():
+        return False
+    changed = [(before[place], after[place]) for place in before if before[place] != after[place]]
+    return all(type(old) is type(new) is int for old, new in changed) and _changes(written, other).issuperset(changed)
 
 
 def is_alike(written: Sample, other: Sample) -> bool:
