@@ -4,7 +4,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from opcheck.spec import dtypes as names
 from opcheck.spec.checks import BUILTIN as CHECKS
@@ -71,6 +71,16 @@ Vary = Literal[
     "-size", "-empty", "-rank", "-broadcast", "-value", "-integer", "-mask", "-layout", "-keyword", "-dtype", "-sum",
 ]  # fmt: skip
 """An entry of the key `vary`: a way to vary samples or, with a minus sign, one to leave out."""
+
+
+def _of_one_sign(entries: tuple[Vary, ...]) -> tuple[Vary, ...]:
+    others = [entry for entry in entries if entry.startswith("-")]
+    if 0 < len(others) < len(entries):
+        raise refuse(f'"{others[0]}" has no effect beside entries without a minus sign', "entries of one kind")
+    return entries
+
+
+VaryEntries = Annotated[Frozen[Vary], AfterValidator(_of_one_sign)]
 Order = Literal["rev_over_fwd", "fwd_over_fwd", "scalarized_second_order", "rev_over_rev_over_rev"]
 
 

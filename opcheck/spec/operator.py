@@ -19,6 +19,7 @@ from opcheck.spec.claims import (
     Reference,
     Supports,
     Vary,
+    VaryEntries,
     Way,
 )
 from opcheck.spec.model import (
@@ -104,7 +105,7 @@ class Grid(Model):
     dtypes: DtypeEntries | None = Field(
         default=None, min_length=1, description="run only in these dtypes; default: all"
     )
-    vary: bool | Frozen[Vary] | None = Field(
+    vary: bool | VaryEntries | None = Field(
         default=None,
         description="what opcheck varies to derive further samples; true: everything, false: nothing; "
         "with a minus sign, as in `-size`: everything else; default: as set for the operator",
@@ -263,7 +264,7 @@ class Claims(PerDevice):
     )
     masked: bool = Field(default=False, description="differentiate sparse samples under masked semantics")
     check_sparse_nnz: bool | None = Field(default=None, description="deprecated alias of `masked`", deprecated=True)
-    vary: bool | Frozen[Vary] = Field(
+    vary: bool | VaryEntries = Field(
         default=True,
         description="what opcheck varies to derive further samples; true: everything, false: nothing; "
         "with a minus sign, as in `-size`: everything else",
