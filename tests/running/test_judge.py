@@ -59,6 +59,10 @@ class TestWithoutExpectations:
     def test_a_verdict_on_the_case_counts_no_samples(self, case_of):
         assert judge(case_of(), [*GOOD, WRONG]).message.splitlines()[0].endswith("[cpu-float64]: failed")
 
+    def test_of_many_failures_without_a_sample_the_titles_are_told(self, case_of):
+        effects = [Verdict(False, f"side effect {number}") for number in range(5)]
+        assert judge(case_of(), effects).message.splitlines()[-1] == "also: side effect 3, side effect 4"
+
     def test_the_title_of_what_holds_is_of_no_use(self, case_of):
         outcome = judge(case_of(), verdicts(b=Verdict(True, "an output is not finite")))
         assert (outcome.outcome, outcome.fields) == ("passed", {})
