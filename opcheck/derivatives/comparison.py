@@ -46,6 +46,8 @@ NEARBY = (0.7, 1.3, 1.9)
 """Multiples of the step, one for each nearby point, at which numerical noise is measured."""
 FINER = (1, 1 / 8)
 """Multiples of the step at which differences are extrapolated where truncation may explain a difference."""
+UNIT_OF_HALF = torch.finfo(torch.bfloat16).eps
+"""The machine epsilon of the coarsest dtype that a function may round to."""
 MUCH_FINER = 1 / 64
 """The multiple of the step at which fourth differences of a smooth function are smaller by far."""
 BY_CHANCE = 3
@@ -244,13 +246,13 @@ class Comparison:
     def is_erratic(self) -> bool:
         """Whether values vary at random from point to point along a random direction, at much smaller steps as well.
 
-        Singular vectors of a matrix without full rank do so. Rounding to single precision does not explain it.
+        Singular vectors of a matrix without full rank do so. Rounding, even to half precision, does not explain it.
         """
         largest = max(float(own.abs().max()) for own in (self.slopes.base.nan_to_num(), self.point.coordinates))
         moves = tried(lambda: [noise(self._at_steps(self.point.along_one, part)) for part in (1.0, MUCH_FINER)])
         if isinstance(moves, Exception):
             return False
-        return min(moves) > max(CERTAIN * UNIT_OF_SINGLE * largest, max(moves) / CERTAIN)
+        return min(moves) > max(EXPLAINED * UNIT_OF_HALF * largest, max(moves) / CERTAIN)
 
     def _at_steps(self, point: Point, part: float = 1.0) -> list[Differences]:
         """Return the differences at steps h, 2 h, ..., 10 h. Raises if the function is not defined that far away.

@@ -147,11 +147,6 @@ def test_a_one_hot_tensor_has_one_1_in_each_row(shape: tuple[int, ...], dtype: t
     assert np.array_equal(made.sum(-1), np.ones(shape[:-1]) if shape[-1] else np.zeros(shape[:-1]))
 
 
-def test_a_number_cannot_be_one_hot() -> None:
-    with pytest.raises(ValueError, match="at least 1 dimension"):
-        structured("one_hot", (), torch.float64)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(4,), (2, 3), (1,), ()])
 def test_a_point_of_the_simplex_is_positive_and_sums_to_1(shape: tuple[int, ...], dtype: torch.dtype) -> None:
