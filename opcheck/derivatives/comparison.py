@@ -190,8 +190,7 @@ class Comparison:
         """
         if not self.difference.numel():
             return False
-        numbers = (self.slopes.above.nan_to_num(), self.point.coordinates)
-        largest = max(float(own.abs().max()) for own in numbers)
+        largest = self._largest_number
         moves = self._noise_of_float32(largest)
         if not moves and self._has_values_of(torch.float32):  # steps so small that no value changes
             moves = UNIT_OF_SINGLE * largest
@@ -202,6 +201,12 @@ class Comparison:
             return False
         again = self.point.looped_differences(self.directions.moved, self.numbers.eps)
         return torch.equal(again.above, self.slopes.above)  # otherwise the function is random
+
+    @property
+    def _largest_number(self) -> float:
+        """The largest number among inputs and outputs, of which rounding is a part."""
+        numbers = (self.slopes.above.nan_to_num(), self.point.coordinates)
+        return max(float(own.abs().max()) for own in numbers)
 
     def _has_values_of(self, dtype: torch.dtype) -> bool:
         """Whether all values are numbers of a coarser dtype, and several have more bits than they would by chance."""
@@ -248,11 +253,14 @@ class Comparison:
 
         Singular vectors of a matrix without full rank do so. Rounding, even to half precision, does not explain it.
         """
-        largest = max(float(own.abs().max()) for own in (self.slopes.base.nan_to_num(), self.point.coordinates))
-        moves = tried(lambda: [noise(self._at_steps(self.point.along_one, part)) for part in (1.0, MUCH_FINER)])
-        if isinstance(moves, Exception):
+        least, point = EXPLAINED * UNIT_OF_HALF * self._largest_number, self.point.along_one
+        moves = tried(lambda: noise(self._at_steps(point)))
+        if isinstance(moves, Exception) or not moves > least:
+            return False  # fast path: no noise at the step itself
+        finer = tried(lambda: noise(self._at_steps(point, MUCH_FINER)))
+        if isinstance(finer, Exception):
             return False
-        return min(moves) > max(EXPLAINED * UNIT_OF_HALF * largest, max(moves) / CERTAIN)
+        return finer > max(least, moves / CERTAIN) and moves > finer / CERTAIN
 
     def _at_steps(self, point: Point, part: float = 1.0) -> list[Differences]:
         """Return the differences at steps h, 2 h, ..., 10 h. Raises if the function is not defined that far away.

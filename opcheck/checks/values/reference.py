@@ -79,8 +79,11 @@ def _of_state(subject: Subject, own: Mapping[str, Tensor], other: Mapping[str, A
 
     own: the buffers after the call of the module. other: the keyword arguments of the reference, after its call.
     """
-    operator, (_, before) = subject.function.operator, subject.inputs.detached().fill()
-    keys = operator.named_in(before) if isinstance(operator, ModuleCall) else {}
+    operator = subject.function.operator
+    if not isinstance(operator, ModuleCall):
+        return HOLDS
+    _, before = subject.inputs.detached().fill()
+    keys = operator.named_in(before)
     for name, here in own.items():
         if name not in keys or not has_derivative(here):
             continue
